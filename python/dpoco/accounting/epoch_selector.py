@@ -55,6 +55,7 @@ class SelectorTuning(Description):
     first : int or None
         Expert of the first round; None draws it uniformly.
     """
+
     kind = "selector_tuning"
     experts: int
     horizon: int | None

@@ -5,8 +5,9 @@
 
 The verdict on a guarantee says whether anything is protected as configured, and on which promises
 this relies. Every output about a guarantee begins with it: ``repr``, ``str``, `explain`, ``dpoco
-explain`` and ``dpoco verify``. It rests on the description, the neighbours and the set-up alone.
-The reader of records and `verify` check that the stated numbers follow from the description.
+explain`` and ``dpoco verify``. The verdict depends only on the description, the neighbours and the
+set-up. When a record is read, and in `verify`, the stated numbers are checked against the
+description.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 __all__ = ["Verdict", "explain", "facts", "issuer_says", "neighbours", "one_line", "scope",
            "statement", "verdict", "worst"]  # fmt: skip
 
-# In order of what is worst about several; 2, 3 and 4 have other meanings in other commands.
+# From worst to best, for `worst`. Codes 2, 3 and 4 have other meanings in other commands.
 EXIT_CODES = {"not verified": 1, "not protected": 6, "only if": 5, "protected": 0}
 
 ISSUER = "stated by the issuer, not checked"
@@ -60,11 +61,11 @@ class Verdict:
     ----------
     kind : {"protected", "only if", "not protected", "not verified"}
         Proved and enforced; proved, but only if unenforced promises are kept; not protected as
-        configured; or nothing is there from which the statement could be computed again.
+        configured; or there is no description from which to recompute the statement.
     sentence : str
         One line that begins with the kind, "NOT PROTECTED" in capitals.
     exit_code : int
-        Of ``dpoco verify``: one of `EXIT_CODES`.
+        Exit code of ``dpoco verify``, from `EXIT_CODES`.
     """
 
     kind: str
@@ -72,21 +73,21 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """Of ``dpoco verify``."""
+        """Exit code of ``dpoco verify``."""
         return EXIT_CODES[self.kind]
 
 
 def verdict(guarantee: Terms) -> Verdict:
     """Return the verdict on a guarantee.
 
-    It is about protection as configured: whether the numbers follow from the description is for
-    `verify`. ``docs/privacy/certificates.md``, "The verdict".
+    It concerns protection as configured. `verify` checks whether the numbers follow from the
+    description. See ``docs/privacy/certificates.md``, "The verdict".
     """
     g = guarantee
-    # The worst first: each question makes sense only once those before it are answered.
+    # The worst comes first: each question only makes sense after those before it.
     if not g.private:
         return Verdict("not protected", f"NOT PROTECTED: {_why_open(g)}")
-    # Before promises and descriptions: with a known seed none of these matters.
+    # This precedes promises and descriptions, which do not matter if the seed is known.
     if g.seeded:
         why = "the noise is seeded: whoever knows the seed can take it off"
         return Verdict("not protected", f"NOT PROTECTED: {why}; with secret noise {scope(g)}")
@@ -99,13 +100,14 @@ def verdict(guarantee: Terms) -> Verdict:
 
 
 def worst(kinds: list[str]) -> str:
-    """Return the kind of several statements together: the worst of theirs."""
+    """Return the kind of several statements together, which is their worst kind."""
     return min(kinds, key=list(EXIT_CODES).index)
 
 
 def _why_open(g: Terms) -> str:
-    """Return why nothing is protected: no epsilon at this delta, or no noise at all."""
-    # Without a loss nothing is proved at any delta; with one, a larger delta may have an epsilon.
+    """Return why there is no protection: no epsilon at this delta, or no noise at all."""
+    # Without a loss, nothing is proved at any delta. With a loss, a larger delta may have an
+    # epsilon.
     held = g.description is not None and g.description.loss(g.neighbours) is not None
     if held:
         return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} (at most {span(g)})"
@@ -124,11 +126,11 @@ _SEEN_BY = {
 def scope(guarantee: Terms) -> str:
     """Return epsilon and delta with unit, change, view, horizon and person, in one line.
 
-    An epsilon says nothing without these: the same number protects one round or a person, from
+    An epsilon means nothing without these: the same number may protect one round or a person, from
     everybody or from other users only.
     """
     g = guarantee
-    # Where a description leaves the unit open, it is the issuer's word.
+    # If the description does not decide the unit, the issuer states it.
     whom = g.unit if g.description is None or _derived_unit(g) else f"{g.unit} ({ISSUER})"
     if g.person is not None:
         most, apart = g.person
@@ -142,23 +144,23 @@ def scope(guarantee: Terms) -> str:
 
 
 def _derived_unit(g: Terms) -> bool:
-    """Return whether the description decides what one change concerns."""
+    """Return whether the description decides the unit of a change."""
     return g.description is not None and bool(meaning.units(g.description, g.view, g.person))
 
 
 def issuer_says(guarantee: Terms) -> Fields:
-    """Return the unproved statements of a certificate: words and numbers of its issuer.
+    """Return the unproved statements of a certificate: texts and numbers from its issuer.
 
     Returns
     -------
     dict
-        By name, in the order of a report; without those that say nothing.
+        Statements by name, in the order of a report; empty ones are left out.
     """
     g = guarantee
     said: Fields = {"released": g.mechanism}
     if not _derived_unit(g):
         said["unit"] = g.unit
-    # A description decides the arithmetic; a record without one may say anything.
+    # A description decides the arithmetic. Without a description, a record may state any.
     if g.description is None:
         said["numerics"] = g.numerics
     said |= {
@@ -174,8 +176,9 @@ def issuer_says(guarantee: Terms) -> Fields:
 
 
 def in_words(loss: Loss) -> str:
-    """Return the loss as a statement says it; of an unknown kind, its ``repr``."""
-    # `Returning` is a `Decaying`, and `ReturningDraws` a `TiltedDraws`, whose cases look for them.
+    """Return the loss in words, as a statement says it; for an unknown kind, its ``repr``."""
+    # `Returning` is a subclass of `Decaying`, and `ReturningDraws` of `TiltedDraws`. The cases of
+    # the base classes distinguish them.
     match loss:
         case Pure():
             return f"likelihood ratios of at most e^{loss.pure:.6g}, without exception"
@@ -216,9 +219,9 @@ def in_words(loss: Loss) -> str:
 
 def _bits(loss: Bits) -> str:
     """Return which stay-or-switch bits are released besides the draws, as the end of a clause."""
-    if loss.forced_switch == 1.0:  # every block switches: no bit tells anything
+    if loss.forced_switch == 1.0:  # every block switches, so bits carry no information
         return ""
-    # Without a shift the acceptance factors of later blocks do not depend on the changed record.
+    # Without a shift, the acceptance factors of later blocks do not depend on the changed record.
     later = loss.later_bits if loss.shift > 0.0 else 0
     changed = "the bit of the changed block"
     if isinstance(loss, ReturningDraws):
@@ -227,7 +230,7 @@ def _bits(loss: Bits) -> str:
 
 
 def _flagged_draws(loss: FlaggedDraws) -> str:
-    """Return the draws of the oblivious tracker in words: their ranges, how many, and the coin."""
+    """Return the draws of the oblivious tracker in words: ranges, number, and coin."""
     series = loss.series
     text = f"draws of bounded range {series.first:.6g}"
     if loss.log_forgetting != 0.0:
@@ -241,12 +244,12 @@ def _flagged_draws(loss: FlaggedDraws) -> str:
     return f"{text}: {count}{coin}"
 
 
-# Examples in an explanation: a coin, a guess and a rare suspicion; the usual levels of tests;
-# people with some records.
+# Examples in an explanation: a coin flip, a guess and a rare suspicion; the usual levels of tests;
+# people with several records.
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
 _GROUPS = (2, 5, 10)
-# Fields that `facts` repeats as they are.
+# Fields that `facts` copies unchanged.
 _STATED = ("delta", "private", "certified", "change", "view", "unit", "horizon", "mechanism")
 _WIDTH = 88
 
@@ -266,7 +269,7 @@ _OPEN = {
     "others": "the protected user's own outputs depend on that user's data and are not covered",
 }
 
-# Who outside the project has reviewed a proof: the page, to name, date and commit as it says there.
+# Outside reviews of proofs: page to name, date and commit, as stated on the page.
 REVIEWS: dict[str, str] = {}
 
 
@@ -275,19 +278,19 @@ def facts(guarantee: Terms) -> Fields:
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
     ``horizon``, ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the
-    factor, "inf" where no double holds it, the probability of exceeding it, and prior to
+    factor, "inf" if no double can hold it, the probability of exceeding it, and prior to
     posterior), ``power`` (false-alarm probability to the largest power), ``groups`` (number of
-    units to epsilon at the same delta, "inf" where nothing is known), ``paper_epsilon``,
-    ``numerics`` (of the guarantee), ``conditions``, ``reference``, ``verdict`` and ``sentence``
-    (of `dpoco.accounting.explanation`), ``derived_conditions`` (all others, ``mechanism``,
-    ``reference`` and ``paper_epsilon`` are the issuer's word), and ``review`` (of each page of a
-    proof: "none", or who outside the project has reviewed it, when, and at which commit).
+    units to epsilon at the same delta, "inf" if nothing is known), ``paper_epsilon``, ``numerics``
+    (of the guarantee), ``conditions``, ``reference``, ``verdict`` and ``sentence`` (of
+    `dpoco.accounting.explanation`), ``derived_conditions`` (the issuer states all other conditions,
+    ``mechanism``, ``reference`` and ``paper_epsilon``), and ``review`` (for each proof page:
+    "none", or who outside the project has reviewed it, when, and at which commit).
 
     ``guessing``, ``odds``, ``power`` and ``groups`` are missing without privacy. Numbers are exact;
     texts round them up.
     """
     g = guarantee
-    # JSON has no infinity: what may be infinite is written as text.
+    # JSON has no infinity, so numbers that may be infinite are written as text.
     record: Fields = {"epsilon": plain_float(g.epsilon)}
     record |= {name: getattr(g, name) for name in _STATED}
     if g.private:
@@ -303,7 +306,7 @@ def facts(guarantee: Terms) -> Fields:
             "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
         }
     paper, found = g.paper_epsilon, verdict(g)
-    # The bounds on guessing, odds and tests are proved on the second page.
+    # The second page proves the bounds on guessing, odds and tests.
     pages = re.findall(r"docs/privacy/\w+\.md", f"{g.reference} docs/privacy/explanations.md")
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),
@@ -339,23 +342,23 @@ def explain(
     people : int, optional
         Number of people, for that warning. Default: the number of rounds.
     about : mapping of str to str, optional
-        Of the plain statement: what it is about, by name, such as "Title", "File", "Operator".
-        Neither it nor `people` is taken without `plain`.
+        Facts about the plain statement, by name, such as "Title", "File", "Operator". `about` and
+        `people` require `plain`.
 
     Returns
     -------
     str
-        Paragraphs of at most 88 columns, the verdict first. Every number is a bound that holds for
-        every attack, not an estimate for some attacks, and rounded up.
+        Paragraphs of at most 88 columns, the verdict first. Every number is rounded up; it is a
+        bound that holds for every attack, not an estimate for some attacks.
 
     Raises
     ------
     ValueError, TypeError
-        If `people` is no number of people, or without `plain` has no use.
+        If `people` is not a number of people, or is given without `plain`.
 
     Notes
     -----
-    Proof of what the numbers mean: ``docs/privacy/explanations.md``.
+    Proof of the meaning of the numbers: ``docs/privacy/explanations.md``.
     """
     g, sections = guarantee, list[Section]()
     if not plain and (people is not None or about is not None):
@@ -397,7 +400,7 @@ def explain(
 
 
 def _issuer_items(g: Terms) -> Iterator[str]:
-    """Yield what only the issuer says, an item each."""
+    """Yield the statements that only the issuer makes, one per item."""
     for name, value in issuer_says(g).items():
         if isinstance(value, dict):
             yield f"{name}: " + "; ".join(f"{key}: {_show(v)}" for key, v in value.items())
@@ -410,7 +413,7 @@ def _issuer_items(g: Terms) -> Iterator[str]:
 
 
 def _meaning(record: Fields) -> Iterator[str]:
-    """Yield what the numbers of `facts` bound: guesses, odds and tests, a sentence each."""
+    """Yield sentences on what the numbers of `facts` bound: guesses, odds and tests."""
     for prior, value in record["guessing"].items():
         p = float(prior)
         yield (
@@ -424,7 +427,7 @@ def _meaning(record: Fields) -> Iterator[str]:
     if odds["exceeded"] > 0.0:
         rare = at_most(odds["exceeded"], 3)
         extent = f"(2 e^epsilon), except with probability {rare} (2 delta)"
-    # Too large for a double it is a text, and no bound worth a number.
+    # A factor too large for a double is a text, and the bound is vacuous.
     factor = odds["factor"]
     rise = "beyond all doubles" if isinstance(factor, str) else f"of at most {at_most(factor)}"
     yield (
@@ -474,12 +477,12 @@ _ARITHMETIC = {
 
 
 def neighbours(change: str, view: str, unit: str) -> str:
-    """Return who cannot tell what apart, in two lines.
+    """Return who cannot distinguish what, in two lines.
 
     Parameters
     ----------
     change, view, unit : str
-        As of a guarantee or a ledger.
+        As in a guarantee or a ledger.
     """
     streams = "data sets" if unit == "one record" else "streams"
     apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
@@ -489,9 +492,9 @@ def neighbours(change: str, view: str, unit: str) -> str:
 
 
 def one_line(guarantee: Terms) -> str:
-    """Return the guarantee in one line, which begins with the verdict unless it is protected."""
+    """Return the guarantee in one line; it begins with the verdict unless that is "protected"."""
     g, found = guarantee, verdict(guarantee)
-    if not g.private:  # an infinite epsilon is no point to print
+    if not g.private:  # an infinite epsilon is not printed
         return f"<Guarantee: {found.sentence}>"
     seen = "" if g.view == "everyone" else f", seen by {g.view}"
     point = f"epsilon={g.epsilon:.6g}, delta={g.delta:.6g}, {g.change} {g.unit}{seen}, {span(g)}"
@@ -505,15 +508,15 @@ def one_line(guarantee: Terms) -> str:
 
 
 def statement(guarantee: Terms) -> str:
-    """Return the guarantee as a statement of several lines: the verdict, what follows, and words.
+    """Return the guarantee as a statement of several lines: verdict, derived facts, and texts.
 
-    Everything below "Stated by the issuer" is stated by a record and cannot be computed from the
+    Everything below "Stated by the issuer" comes from a record and cannot be computed from the
     description.
 
     Parameters
     ----------
     guarantee : Guarantee
-        Of any learner, mechanism or ledger.
+        Guarantee of any learner, mechanism or ledger.
 
     Returns
     -------
@@ -525,7 +528,7 @@ def statement(guarantee: Terms) -> str:
         lines = [first, "No differential privacy", f"  Released:   {g.mechanism}"]
         lines += [f"  Note:       {text}" for text in g.conditions]
         return "\n".join(lines + _utility(g))
-    # The numbers that other accountants take, where they say as much as the curve.
+    # Parameters for other accountants, if they prove as much as the curve.
     numbers = (("mu", g.mu, "GDP"), ("rho", g.rho, "zCDP"))
     native = [
         f"{name} = {value:.6g} ({kind})" for name, value, kind in numbers if value is not None
@@ -548,7 +551,8 @@ def statement(guarantee: Terms) -> str:
         "Stated by the issuer, not checked:",
         f"  Released:   {g.mechanism}, {_extent(g)}",
     ]
-    # Claims of papers are shown as the issuer's, whether or not they follow: readers compare them.
+    # Published claims are shown as the issuer's, whether or not they follow, so that readers can
+    # compare.
     if g.claimed is not None:
         lines.append(
             f"  Claimed:    epsilon = {g.claimed[0]:.6g}, delta = {g.claimed[1]:.6g} by "
@@ -566,7 +570,7 @@ def statement(guarantee: Terms) -> str:
 
 
 def _extent(guarantee: Terms) -> str:
-    """Return over how much the guarantee is, in words."""
+    """Return in words what the guarantee covers: rounds, releases or a person."""
     if guarantee.unit == "one record" and guarantee.horizon == 1:
         return "released once"
     return f"over at most {span(guarantee)}, taken together"
@@ -575,7 +579,7 @@ def _extent(guarantee: Terms) -> str:
 def _utility(guarantee: Terms) -> list[str]:
     """Return the lines on regret and on the parameters behind the numbers."""
     lines = []
-    # Details that have a separate line are taken out of the list behind it.
+    # Details with their own line are removed from the list that follows.
     details = dict(guarantee.details)
     why = details.pop(UNPROVED, None)
     if why is not None:
@@ -584,7 +588,7 @@ def _utility(guarantee: Terms) -> list[str]:
         scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
         per_round = guarantee.regret_bound / max(guarantee.horizon, 1)
         still = details.pop("regret without learning", None)
-        # A bound that one decision without data has as well would read like a promise to learn.
+        # A bound that a single decision without data also has would read like a promise to learn.
         if isinstance(still, float):
             lines.append(
                 f"  Regret:     no useful bound ({per_round:.6g} a round is proved; without "
@@ -602,7 +606,7 @@ def _utility(guarantee: Terms) -> list[str]:
 
 
 def _show(value: float | str | None) -> str:
-    """Return a detail as a report prints it: numbers to six digits."""
+    """Return a detail as printed in reports; numbers have six digits."""
     if value is None:
         return "none"
     return value if isinstance(value, str) else f"{value:.6g}"

@@ -1,9 +1,9 @@
 """Plans for learners that forget: damped sums of noisy increments, and the law of their noise.
 
-A stream's noisy increments are g_t + z_t with z = C^-1 e, e white with the scale s. A damped sum
-S_t = sum_l q^l (g_(t-l) + z_(t-l)) is post-processing of them: its noise has the coefficients
-b = (1, q, q^2, ...) * c^-1 in e. Nothing here is part of a privacy proof; that is in the
-factorisation C alone, which is damped so that its noise fits the memory that is wanted.
+The noisy increments of a stream are g_t + z_t with z = C^-1 e, where e is white noise of scale s. A
+damped sum S_t = sum_l q^l (g_(t-l) + z_(t-l)) is post-processing of the increments: its noise has
+the coefficients b = (1, q, q^2, ...) * c^-1 in e. Nothing here is part of a privacy proof, which
+only involves the factorisation C. C is damped so that its noise fits the desired memory.
 
 Derivations: ``docs/privacy/forgetting.md``.
 """
@@ -27,17 +27,17 @@ __all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "advise_half_lives", "
            "check_options", "damp", "growth_of_batches", "kept_share", "memory_rounds",
            "plan_batch", "plan_candidates", "view_noise"]  # fmt: skip
 
-SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
-RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
-ADVISED = (0.03, 0.1, 0.3)  # half-lives, in horizons, where none is chosen from releases
-MEMORY = 0.1  # half-life of comparisons, in horizons
-ENDLESS = 100_000  # rounds that stand for the horizon of a stream without end
-_LONGEST = 4096  # pushes until the noise of damped sums is taken as stationary
+SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in units of the horizon
+RIDGES = (0.25, 0.5, 1.0, 2.0)  # ridges, in spectral edges of the noise
+ADVISED = (0.03, 0.1, 0.3)  # half-lives, in units of the horizon, if none is chosen from releases
+MEMORY = 0.1  # half-life of comparisons, in units of the horizon
+ENDLESS = 100_000  # rounds that replace the horizon of an endless stream
+_LONGEST = 4096  # pushes after which the noise of damped sums counts as stationary
 
 
 @dataclass(frozen=True)
 class ForgettingView:
-    """A damped sum of increments, and its noise behind every push.
+    """A damped sum of increments, and its noise after every push.
 
     All tuples have an entry for every push; the last one also holds for all later ones.
 
@@ -46,11 +46,11 @@ class ForgettingView:
     half_life : float
         Rounds after which a record counts half; infinite for the total.
     kept : tuple of float
-        What the past counts behind the push.
+        Factor on the past at each push.
     deviations : tuple of float
-        Standard deviation of a coordinate's noise.
+        Standard deviation of the noise of a coordinate.
     covariances : tuple of float
-        Covariance of that noise with the next increment's.
+        Covariance of this noise with that of the next increment.
     """
 
     half_life: float
@@ -66,17 +66,17 @@ class Forgetting:
     Attributes
     ----------
     views : tuple of ForgettingView
-        Damped sums; candidates are compared with one of the first.
+        Damped sums. Candidates are compared with one that uses the first.
     ridges : tuple of float
-        Ridges of every view, in spectral edges of its noise, sqrt(2d) deviations.
+        Ridges for every view, in spectral edges sqrt(2d) deviations of its noise.
     reference : int
-        The ridge of the first view that candidates are compared with.
+        Index of the ridge, with the first view, that candidates are compared with.
     variance : float
-        Of a coordinate of an increment's noise.
+        Variance of a coordinate of an increment's noise.
     rates, weights : tuple of float
         The covariance with the increment j pushes later is sum_i weights_i rates_i^(j - 1).
     memory : tuple of float
-        What a comparison counts behind one more push.
+        Factor on past comparisons at each push.
     """
 
     views: tuple[ForgettingView, ...]
@@ -88,7 +88,7 @@ class Forgetting:
     memory: tuple[float, ...]
 
 
-# C = I, as a sum with a buffer that does nothing: independent noise in every increment.
+# C = I, written as a sum whose buffer has no effect: independent noise in every increment.
 INDEPENDENT = Buffered((0.5,), (1e-12,))
 
 
@@ -98,12 +98,12 @@ def damp(factor: Buffered, kept: float) -> Buffered:
     Parameters
     ----------
     factor : Buffered
-        Without levels.
+        A factorisation without levels.
     kept : float
-        What a record counts one push later, in (0, 1].
+        Factor on a record after one more push, in (0, 1].
     """
     return Buffered(
-        # Coefficients kept^i c_i are those of a buffered sum again, which the kernel accounts for
+        # The coefficients kept^i c_i also belong to a buffered sum, which the kernel accounts for
         # like any other (docs/privacy/forgetting.md, "Damping").
         tuple(1.0 - kept * (1.0 - rate) for rate in factor.decay),
         tuple(kept * weight for weight in factor.weights),
@@ -113,12 +113,12 @@ def damp(factor: Buffered, kept: float) -> Buffered:
 def damped_sum(
     pushes: int, near: Neighbours, batch: int, half_life: float, rounds: float
 ) -> Buffered:
-    """Return the sum with buffers that fits memory with this half-life, for pushes so far apart.
+    """Return the buffered sum for this half-life and this distance of pushes.
 
     Parameters
     ----------
     pushes, batch : int
-        Sums released, and rounds to a push where people are counted.
+        Number of released sums, and rounds per push for counting people.
     near : Neighbours
         How often one person comes.
     half_life, rounds : float
@@ -130,7 +130,7 @@ def damped_sum(
 
 
 def check_damped(sum_method: str | None, half_life: float | str | None, rounds: float) -> None:
-    """Raise `ValueError` for another sum, or for batches that are longer than a half-life."""
+    """Raise `ValueError` for another sum, or for batches longer than a half-life."""
     if sum_method not in (None, "auto", "blt"):
         raise ValueError(f"learners that forget sum by 'blt'; got sum_method={sum_method!r}")
     if isinstance(half_life, float) and rounds > half_life:
@@ -141,7 +141,7 @@ def check_damped(sum_method: str | None, half_life: float | str | None, rounds: 
 
 
 def kept_share(half_life: float, rounds: FloatArray) -> FloatArray:
-    """Return what a record still counts so many rounds later."""
+    """Return the weight of a record after so many rounds."""
     return np.exp2(-np.asarray(rounds, dtype=np.float64) / half_life)
 
 
@@ -156,10 +156,10 @@ def _decoder(factor: Buffered) -> tuple[FloatArray, FloatArray]:
 def increment_covariances(factor: Buffered) -> tuple[float, FloatArray, FloatArray]:
     """Return the variance of z_t for s = 1, and (rates, weights) of its covariances.
 
-    Those of an endless stream: before, variances are a little smaller.
+    They are those of an endless stream; at its beginning, variances are a little smaller.
     """
     rates, pulls = _decoder(factor)
-    # 1/c at the rates: 1 - sum_j v_j x / (1 - x_j x).
+    # 1/c at the rates is 1 - sum_j v_j x / (1 - x_j x).
     own = 1.0 - (pulls * rates[:, None] / (1.0 - rates * rates[:, None])).sum(axis=1)
     square = 1.0 + float((np.outer(pulls, pulls) / (1.0 - np.outer(rates, rates))).sum())
     return square, rates, -pulls * own
@@ -170,26 +170,26 @@ def view_noise(
 ) -> tuple[FloatArray, FloatArray]:
     """Return, for s = 1, a view's deviations and covariances with the next increment.
 
-    All views of a sum whose draws have one scale: what a learner that forgets, a monitor or an
-    optimiser makes of the noisy increments.
+    This covers all views of a sum whose draws have one scale: those of a learner that forgets, of a
+    monitor, or of an optimiser.
 
     Parameters
     ----------
     factor : Buffered
-        The factorisation, without levels.
+        A factorisation without levels.
     kept : ndarray, shape (m,)
-        What the past counts behind each of the first m pushes: 1 in a total, 0 in an increment.
+        Factor on the past at each of the first m pushes: 1 in a total, 0 in an increment.
     width : int, optional
-        Increments that the view has at most, with a total's `kept`.
+        Largest number of increments in the view, with the `kept` of a total.
 
     Returns
     -------
     deviations, covariances : ndarray, shape (m,)
-        In O(m) where all of `kept` are equal, in O(m^2) otherwise.
+        In O(m) if all of `kept` are equal, otherwise in O(m^2).
     """
     m = len(kept)
     inverse = _inverse_coefficients(factor, m)
-    # Equal shares make a Toeplitz sum: one filter takes the place of a row for every push.
+    # Equal factors give a Toeplitz sum: one filter replaces a row for every push.
     if (kept == kept[0]).all():
         coefficients = _damp_values(inverse[:m], float(kept[0]))
         if width is not None:
@@ -197,7 +197,7 @@ def view_noise(
         squares, products = np.square(coefficients), coefficients * inverse[1:]
         return np.sqrt(np.cumsum(squares)), np.cumsum(products)
     deviations, covariances = np.empty(m), np.empty(m)
-    row = np.zeros(m)  # the sum's coefficients of the draws, from the first draw on
+    row = np.zeros(m)  # coefficients of the draws in the sum, from the first draw on
     for t in range(m):
         row[:t] *= kept[t]
         row[: t + 1] += inverse[t::-1]
@@ -206,9 +206,9 @@ def view_noise(
     return deviations, covariances
 
 
-@lru_cache(maxsize=1)  # all views of a factorisation are asked for one after the other
+@lru_cache(maxsize=1)  # all views of a factorisation are computed one after the other
 def _inverse_coefficients(factor: Buffered, m: int) -> FloatArray:
-    """Return c^-1_0, ..., c^-1_m, read-only; powers of a million steps take a quarter second."""
+    """Return c^-1_0, ..., c^-1_m, read-only; powers of a million steps take 0.25 s."""
     rates, pulls = _decoder(factor)
     inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])
     inverse.setflags(write=False)
@@ -219,7 +219,7 @@ def _damp_values(values: FloatArray, kept: float) -> FloatArray:
     """Return y_i = kept y_(i-1) + values_i."""
     if kept in (0.0, 1.0):
         return np.cumsum(values) if kept else values.copy()
-    if len(values) > _LONGEST:  # the same sums; its import takes longer than fewer of them
+    if len(values) > _LONGEST:  # the same sums; importing SciPy takes longer than computing fewer
         from scipy.signal import lfilter
 
         return np.asarray(lfilter([1.0], [1.0, -kept], values))
@@ -227,7 +227,7 @@ def _damp_values(values: FloatArray, kept: float) -> FloatArray:
 
 
 def advise_half_lives(horizon: int | None) -> tuple[float, ...]:
-    """Return half-lives for a truth that moves; the first that noise does not hide is best."""
+    """Return half-lives for a drifting truth; the first that noise does not hide is best."""
     return tuple(max(1.0, share * planned_rounds(horizon)) for share in ADVISED)
 
 
@@ -239,7 +239,7 @@ def check_options(
     Raises
     ------
     ValueError, TypeError
-        For statistics of gradients, or numbers that are not positive.
+        For statistics of gradients, or for numbers that are not positive.
     """
     if statistics != "quadratic":
         raise ValueError("half_life and ridge are options of statistics='quadratic'")
@@ -254,35 +254,35 @@ def _number_or_auto(name: str, value: float | str | None) -> float | str | None:
 
 
 def growth_of_batches(half_life: float | str | None, horizon: int) -> str | None:
-    """Return how batches grow: not at all if all half-lives are much shorter than the stream."""
-    # The longest of batches that grow like a root would outlast what is remembered.
+    """Return the growth of batches; None if all half-lives are much shorter than the stream."""
+    # The longest of batches that grow like a root would exceed the memory.
     fixed = isinstance(half_life, float)
     return None if fixed or horizon >= UNBOUNDED_HORIZON else "root"
 
 
 def memory_rounds(half_life: float | str | None, horizon: int | None) -> float:
-    """Return the half-life that the noise is planned for, and that comparisons have."""
+    """Return the half-life for which the noise is planned, which comparisons also have."""
     if isinstance(half_life, float):
         return half_life
     return MEMORY * planned_rounds(horizon)
 
 
 def planned_rounds(horizon: int | None) -> float:
-    """Return the rounds that half-lives are shares of."""
+    """Return the number of rounds of which half-lives are fractions."""
     return float(ENDLESS if _is_endless(horizon) else horizon or 1)
 
 
 def _is_endless(horizon: int | None) -> bool:
-    """Return whether a stream has no horizon, or one so long that it is planned without."""
+    """Return whether a stream has no horizon, or is so long that it is planned without one."""
     return horizon is None or horizon >= UNBOUNDED_HORIZON
 
 
 def plan_batch(hidden: float, memory: float, horizon: int | None, growth: str | None) -> int:
-    """Return the rounds of the first batch.
+    """Return the number of rounds of the first batch.
 
-    `hidden`: rounds that weigh as much as the noise of one release. Growing batches begin with
-    three tenths of them, at most a fiftieth of the horizon. Others have the geometric mean of them
-    and of a tenth of the memory, between a hundredth and a fifth of it.
+    `hidden` is the number of rounds that weigh as much as the noise of one release. Growing batches
+    begin with 0.3 `hidden` rounds, at most 1/50 of the horizon. Other batches have the geometric
+    mean of `hidden` and a tenth of `memory`, limited to between 1/100 and 1/5 of `memory`.
     """
     if growth is not None:
         first = min(0.3 * hidden, (horizon or math.inf) / 50.0)
@@ -293,7 +293,7 @@ def plan_batch(hidden: float, memory: float, horizon: int | None, growth: str | 
 
 
 def batch_lengths(batch: int, growth: str | None, pushes: int) -> FloatArray:
-    """Return the rounds of the first batches; all later ones are as long as the last."""
+    """Return the numbers of rounds of the first batches; later batches are as long as the last."""
     m = min(pushes, _LONGEST)
     if growth is None:
         return np.full(m, float(batch))
@@ -311,12 +311,12 @@ def plan_candidates(
     dimension: int,
     length: float,
 ) -> Forgetting:
-    """Return the candidates of a leader: all that noise does not hide, if there is a choice.
+    """Return the candidates of a leader: if there is a choice, all that noise does not hide.
 
     Parameters
     ----------
     factor, scale
-        The factorisation and the scale of a draw.
+        The factorisation, and the scale of a draw.
     half_life, ridge : float, "auto" or None
         See `dpoco.oco.NoisyFTRL`.
     lengths : ndarray
@@ -329,12 +329,12 @@ def plan_candidates(
     Returns
     -------
     Forgetting
-        Every half-life with every ridge; a single candidate where both are numbers.
+        Every half-life with every ridge; a single candidate if both are numbers.
     """
     half_lives: tuple[float, ...] = (math.inf,)
     if isinstance(half_life, float | int):
         half_lives = (float(half_life),)
-    elif half_life == "auto":  # noise of the total grows without end
+    elif half_life == "auto":  # without forgetting, the noise of the total grows without bound
         shares = SHARES[1:] if _is_endless(horizon) else SHARES
         half_lives = tuple(share * planned_rounds(horizon) for share in shares)
     ridges: tuple[float, ...] = (1.0,)
@@ -343,15 +343,15 @@ def plan_candidates(
     elif "auto" in (ridge, half_life):
         ridges = RIDGES
     views = [view_increments(factor, scale, each, lengths) for each in half_lives]
-    if scale == 0.0:  # a ridge of next to nothing
+    if scale == 0.0:  # a negligible ridge
         tiny = tuple(np.full(len(lengths), 1e-9 * length**2).tolist())
         views = [replace(view, deviations=tiny) for view in views]
     else:
         edge = math.sqrt(2.0 * dimension) * dimension / length**2
-        # The first candidate stays whatever the noise: the others are compared with it.
+        # The first candidate always remains, because the others are compared with it.
         first, *others = views
-        # Public numbers decide: a half-life of whose records noise hides all is left out
-        # (docs/privacy/forgetting.md, "The choice").
+        # We decide by public numbers: a half-life is left out if noise hides all records that it
+        # remembers (docs/privacy/forgetting.md, "The choice").
         seen = (v for v in others if edge * v.deviations[-1] <= v.half_life / math.log(2.0))
         views = [first, *seen]
     square, rates, weights = increment_covariances(factor)
@@ -369,10 +369,10 @@ def plan_candidates(
 def view_increments(
     factor: Buffered, scale: float, half_life: float, lengths: FloatArray
 ) -> ForgettingView:
-    """Return the damped sum of this half-life, of increments with draws of this scale.
+    """Return the damped sum with this half-life, of increments with this scale of draws.
 
-    `lengths` are the rounds of the batches of the first pushes; all later ones have the last.
-    O(m) for m equal batches, else O(m^2), m at most 4096.
+    `lengths` are the rounds of the first batches; all later batches are as long as the last one.
+    O(m) for m equal batches, otherwise O(m^2), with m at most 4096.
     """
     kept = kept_share(half_life, lengths)
     deviations, covariances = view_noise(factor, kept)

@@ -1,17 +1,17 @@
 """Regret of the Frank-Wolfe learners on independent records of one law.
 
-Claim: let records be drawn independently from one law and stay within their declared bounds, and
-let the mean loss F be convex. Then h_k = E F(theta_k) - min F, theta_k the decision of batch k of m
-rounds, is at most the range R of a loss between two decisions and, with step s / (k + s) and weight
-w_k,
+Claim: let the records be drawn independently from one law, within their declared bounds, and let
+the mean loss F be convex. Let theta_k be the decision of batch k of m rounds, h_k = E F(theta_k) -
+min F, and R the range of a loss between two decisions. Then h_k <= R and, with step s / (k + s) and
+weight w_k,
 
     h_{k+1} <= k / (k + s) h_k + s / (k + s) (S_k + N_k + B_k + s beta D^2 / (2 (k + s))),
 
-S_k = W sqrt(k/m) / w_k from sampling, N_k from noise, B_k from weights k + 1 and from rounding. The
-regret, sum over all rounds of F(theta) - min F, is at most the sum of min(R, h_k).
+with S_k = W sqrt(k/m) / w_k from sampling, N_k from noise, and B_k from weights k + 1 and rounding.
+The regret, the sum over all rounds of F(theta) - min F, is at most the sum of min(R, h_k).
 
-Nothing is proved for streams that do not come from one law: on three blocks of constant linear
-losses the decisions have a regret linear in T.
+Nothing is proved for other streams: on three blocks of constant linear losses, the regret of these
+decisions is linear in T.
 
 Proof: ``docs/privacy/frank_wolfe_regret.md``. Source: Han et al., Theorems 3.2, 3.3, 3.5, 3.6 and
 Corollaries 3.1, 3.2, with the errors listed there corrected.
@@ -49,22 +49,23 @@ IN_WORDS = (
     "independent records of one law within their declared bounds, against the decision that is "
     "best for the law"
 )
-# Updates that are looked at one by one; later ones in groups whose ends have this ratio.
+# Updates that are computed one by one; later ones form groups whose ends have this ratio.
 _SINGLE, _RATIO = 4096, 1.0 + 2.0**-7
-# Factor on row norm times root of the updates, above all roundings of draws and buffers.
+# Factor on the row norm times the root of the updates, which exceeds all rounding errors of draws
+# and buffers.
 _CARRIED = 64.0
 
 
 @dataclass(frozen=True)
 class ErrorForecast(Description):
-    """The cost of noise that is expected of a Frank-Wolfe learner.
+    """Expected cost of noise for a Frank-Wolfe learner.
 
     Attributes
     ----------
     predicted_error : float
-        Bound on the excess loss that noise adds to the last decision.
+        Bound on the excess loss of the last decision because of noise.
     loss_range : float
-        L D, more than which no loss can differ between two decisions.
+        L D, an upper bound on the difference of a loss between two decisions.
     """
 
     kind = "error_forecast"
@@ -73,7 +74,7 @@ class ErrorForecast(Description):
 
     @property
     def regret_scope(self) -> str:
-        """The records that bounds on regret hold for."""
+        """Records for which regret bounds hold."""
         return SCOPE
 
     @property
@@ -84,18 +85,19 @@ class ErrorForecast(Description):
 
 @dataclass(frozen=True)
 class Descent:
-    """One run of a Frank-Wolfe learner, as far as its regret depends on it.
+    """The parameters of a Frank-Wolfe learner that determine its regret.
 
     Attributes
     ----------
     domain : Domain
         The decision set.
     order : float
-        p of the norm in which decisions are measured; gradients in that of its dual exponent q.
+        Order p of the norm for decisions; gradients are measured in the norm of the dual exponent
+        q.
     loss : Loss
         The losses, with their public bounds.
     leaf : LeafBounds
-        Bounds C on one round's leaf.
+        Bounds C on the leaf of one round.
     step_scale : float
         s in the steps s / (k + s).
     offset : int
@@ -115,24 +117,25 @@ class Descent:
 
     @property
     def updates(self) -> int:
-        """The number K of updates."""
+        """Number K of updates."""
         return self.horizon // self.batch
 
     @property
     def diameter(self) -> float:
-        """D in the norm of the decisions."""
+        """Diameter D in the norm of the decisions."""
         return float(self.domain.diameter(self.order))
 
     @property
     def reach(self) -> float:
-        """A bound on the distance from some point of the domain to all others, in that norm."""
-        # Balls and boxes are symmetric about their centre; of others no better point is known.
+        """Bound on the distance from some point of the domain to all others, in that norm."""
+        # Balls and boxes are symmetric about their centre. For other domains we know no better
+        # point.
         halved = isinstance(self.domain, LpBall | Box)
         return 0.5 * self.diameter if halved else self.diameter
 
     @property
     def range(self) -> float:
-        """More than which no loss can differ between two decisions: L D, or what margins allow."""
+        """Bound on the difference of a loss between two decisions: L D, or less by margins."""
         largest = self._lipschitz * self.diameter
         if isinstance(self.loss, MarginLoss):
             largest = min(largest, _margin_range(self.loss, self.loss.margin_bound(self._geometry)))
@@ -150,10 +153,10 @@ class Descent:
 
     @property
     def sampling(self) -> float:
-        """W: how far a martingale of leaves, of mean square 1 a round, reaches in the domain."""
+        """W: expected reach in the domain of a martingale of leaves, mean square 1 per round."""
         q, d, ends = self._geometry.dual_exponent, self.domain.dimension, corners(self.domain)
         dual, reach = self.leaf.dual, self.reach
-        # The least of five bounds, 1 to 5 of docs/privacy/frank_wolfe_regret.md, Theorem 1
+        # The least of the five bounds 1 to 5 in docs/privacy/frank_wolfe_regret.md, Theorem 1
         # ("Sampling").
         euclidean = min(self.leaf.l2, d ** max(0.0, 0.5 - 1.0 / q) * dual)
         found = [float(self.domain.radius_from_center()) * euclidean]
@@ -172,20 +175,21 @@ class Descent:
         error: Callable[[FloatArray, FloatArray], FloatArray],
         rounding: Callable[[FloatArray, FloatArray], FloatArray] | float = 0.0,
     ) -> RegretBound:
-        """Return the bound for an error of minimisation that noise adds.
+        """Return the regret bound if noise causes this error of linear minimisation.
 
         Parameters
         ----------
         error : callable
-            Takes the first and the last updates of groups; returns the largest mean errors there.
+            Takes the first and the last updates of groups, and returns the largest mean errors in
+            them.
         rounding : callable or float
-            Likewise, of what is not independent of the decisions.
+            The same for errors that depend on the decisions.
 
         Returns
         -------
         RegretBound
-            For independent records of one law. The first 4096 updates one by one, later ones in
-            groups of 0.8 %: O(log T) beyond them.
+            For independent records of one law. The first 4096 updates are computed one by one,
+            later ones in groups of 0.8 %, which takes O(log T).
         """
         s, m, largest = self.step_scale, float(self.batch), self.range
         starts = groups(self.updates)
@@ -202,26 +206,27 @@ class Descent:
                 rounding(first, last) if callable(rounding) else rounding, first.shape
             ),
         }
-        # The recursion, one group after the other: each term keeps a share of what it was.
+        # The recursion over the groups: each term keeps a share of its previous value.
         kept, gained = self._shares(starts)
         paths = {"start": largest * np.cumprod(np.concatenate([[1.0], kept]))}
         for name, each in added.items():
             steps = zip(kept.tolist(), (gained * each).tolist(), strict=True)
             path = accumulate(steps, lambda held, step: held * step[0] + step[1], initial=0.0)
             paths[name] = np.array([*path])
-        # In a group a term is between its value at the start and what the group moves it to.
+        # Within a group, a term lies between its value at the start and the value towards which the
+        # group moves it.
         several = first < last
         held = {
             name: np.where(several, np.maximum(path[:-1], added.get(name, 0.0)), path[:-1])
             for name, path in paths.items()
         }
         total = np.sum(list(held.values()), axis=0)
-        # No decision loses more than the range: all terms are scaled down where their sum says
-        # otherwise.
+        # No decision loses more than the range, so all terms are scaled down if their sum exceeds
+        # it.
         share = m * np.diff(starts) * np.minimum(1.0, largest / np.maximum(total, 1e-300))
         rest = float(self.horizon - self.batch * self.updates)
         end = math.fsum(float(path[-1]) for path in paths.values())
-        # Rounds behind the last update are played with its decision.
+        # The rounds after the last update are played with its decision.
         rest *= min(1.0, largest / end) if end > 0.0 else 0.0
         terms = {
             name: float(held[name] @ share) + rest * float(path[-1]) for name, path in paths.items()
@@ -231,20 +236,22 @@ class Descent:
         return RegretBound.of({k: v for k, v in terms.items() if v > 0.0 or k == "noise"}, SCOPE)
 
     def _shares(self, starts: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return which part of a term each group of updates keeps, and which it replaces.
+        """Return the share of a term that each group of updates keeps, and the share it replaces.
 
-        W_k / W_l for groups that begin with updates k and l, W_k = prod_{j<k} (j + s)/j.
+        The kept share is W_k / W_l for groups that begin with updates k and l, with W_k =
+        prod_{j<k} (j + s)/j.
         """
         x = starts.astype(np.float64)
-        if self.step_scale == 1.0:  # W_k is k then, exactly
+        if self.step_scale == 1.0:  # W_k is exactly k
             return x[:-1] / x[1:], np.diff(x) / x[1:]
-        # ln W_k = -ln(s B(k, s)), B the beta function: W itself overflows for long steps.
+        # ln W_k = -ln(s B(k, s)), B the beta function. We use logarithms because W overflows for
+        # long steps.
         fall = np.diff(special_functions().betaln(x, self.step_scale))
         return np.exp(fall), -np.expm1(fall)
 
 
 def groups(updates: int) -> IntArray:
-    """Return the first updates of groups, and K + 1, increasing."""
+    """Return the first updates of groups, and K + 1, in increasing order."""
     end = updates + 1
     starts = np.arange(1, min(end, _SINGLE) + 1)
     if end > _SINGLE:
@@ -255,9 +262,10 @@ def groups(updates: int) -> IntArray:
 
 
 def _margin_range(loss: MarginLoss, margin: float) -> float:
-    """Return the largest difference of a loss between margins of this size, for any label.
+    """Return the largest difference of a loss between margins up to this size, for any label.
 
-    It is monotone in the label, and the loss convex in the margin: ends decide, or the least loss.
+    The loss is monotone in the label and convex in the margin, so the extremes are at the ends or
+    at the least loss.
     """
     found = 0.0
     for label in loss.label_range:
@@ -268,7 +276,7 @@ def _margin_range(loss: MarginLoss, margin: float) -> float:
 
 
 def corners(domain: Domain) -> int | None:
-    """Return the number of vertices of a domain that has listed or structured ones, else None."""
+    """Return the number of vertices of a domain with listed or structured vertices, else None."""
     if isinstance(domain, LpBall) and domain.p == 1.0:
         return 2 * domain.dimension
     if isinstance(domain, Simplex):
@@ -281,17 +289,17 @@ def sum_error(
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return the mean error of linear minimisation on a noisy sum, by groups of updates.
 
-    sigma row(k) w / (m w_k), w the Gaussian width of the domain, or for draws of another law the
-    Euclidean radius times the root of their mean square.
+    It is sigma row(k) w / (m w_k), with w the Gaussian width of the domain. For draws of another
+    law, w is the Euclidean radius times the root of their mean square.
 
     Parameters
     ----------
     run : Descent
-        Its domain, batch, weights and number of updates count.
+        Only its domain, batch, weights and number of updates are used.
     method : str or factorisation
-        Of the continual sum.
+        Method of the continual sum.
     noise_scale, order : float
-        Of a draw, and the order of its law: 2 for Gaussian noise.
+        Scale of a draw, and the order of its law: 2 for Gaussian noise.
     """
     d = run.domain.dimension
     if order == 2.0:
@@ -309,24 +317,24 @@ def sum_error(
 def sum_rounding(
     run: Descent, method: Method, noise_scale: float, grid: float, mass: float
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
-    """Return what rounding of released sums to a grid, and of integers, adds, by groups.
+    """Return the errors from rounding released sums to a grid, and from integers, by groups.
 
     Parameters
     ----------
     run, method, noise_scale
-        As of `sum_error`.
+        As in `sum_error`.
     grid : float
-        Of a lattice; 0 for doubles.
+        Grid of a lattice; 0 for doubles.
     mass : float
-        Total variation of truncated tails, each of which may cost the range of the loss.
+        Total variation of truncated tails; each may cost the range of the loss.
     """
     released = 0.5 * continual_sum.release_grid(noise_scale)
     width = float(run.domain.diameter(1.0))
     row = continual_sum.worst_row_norm(method, run.updates) if grid > 0.0 else 0.0
 
     def error(first: FloatArray, last: FloatArray) -> FloatArray:
-        # Half a grid from each leaf; draws and buffers enter through coefficients whose absolute
-        # values add up to at most sqrt(k) row(k) (docs/privacy/frank_wolfe_regret.md, "Rounding").
+        # Each leaf adds half a grid. Draws and buffers enter with coefficients whose absolute
+        # values sum to at most sqrt(k) row(k) (docs/privacy/frank_wolfe_regret.md, "Rounding").
         units = 0.5 * last + _CARRIED * (1.0 + row * np.sqrt(last))
         entry = released + grid * units + (2.0**-40 * noise_scale * last if grid > 0.0 else 0.0)
         return width * entry / (run.batch * (first + run.offset)) + run.range * mass
@@ -339,14 +347,14 @@ def selection_error(
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return the mean excess of private selections with noise of scale b_k = b_1 k^-alpha.
 
-    The scale falls with k: that of a group's first update bounds all of it.
+    The scale falls with k, so the scale of a group's first update bounds the whole group.
     """
     return lambda first, last: excess * scale * first**-exponent
 
 
 def regret_fields(run: Descent, bound: RegretBound) -> Fields:
-    """Return what a guarantee says of the regret of a run: two of its fields."""
-    # A decision at the centre, without data, loses no more than that a round.
+    """Return the two fields of a guarantee on the regret of a run."""
+    # The decision at the centre, which uses no data, has at most this regret per round.
     still = run._lipschitz * run.reach
     if isinstance(run.loss, MarginLoss):
         still = min(still, float(run.loss.center_regret(run.domain)))
@@ -358,7 +366,7 @@ def regret_fields(run: Descent, bound: RegretBound) -> Fields:
     return said
 
 
-@lru_cache(maxsize=64)  # a learner is often made from the same parameters
+@lru_cache(maxsize=64)  # learners are often made with the same parameters
 def largest_rows(method: Method, pushes: int) -> FloatArray:
     """Return upper bounds on the row norms within `groups` of updates, read-only."""
     starts = groups(pushes)
@@ -367,7 +375,7 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
     rows: FloatArray = np.maximum(ends[: len(low)], ends[len(low) :])
     own = continual_sum.factorisation(method, pushes)
     if continual_sum.method_name(method) == "tree":
-        # A row has at most one node of each level up to that of the last update.
+        # A row has at most one node in each level, up to the level of the last update.
         longest = (1 << pushes.bit_length()) - 1
         every = np.asarray(continual_sum.row_norm(method, _all_ones(high), longest))
         rows = np.where(low == high, rows, every)
@@ -375,7 +383,7 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
         every = np.asarray(continual_sum.row_norm(own, np.arange(1, pushes + 1), pushes))
         rows = np.maximum.reduceat(every, low - 1)
     elif isinstance(own, Normalised):
-        # Between ends of blocks the variance falls, then rises.
+        # Between the ends of blocks, the variance falls and then rises.
         stops = np.asarray(own.ends, dtype=np.int64)
         peaks = np.asarray(continual_sum.row_norm(method, stops, pushes))
         for stop, peak in zip(stops.tolist(), peaks.tolist(), strict=True):
@@ -386,6 +394,6 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
 
 
 def _all_ones(k: IntArray) -> IntArray:
-    """Return the smallest 2^b - 1 of at least k."""
+    """Return the smallest number 2^b - 1 that is at least k."""
     bits: IntArray = np.floor(np.log2(k.astype(np.float64) + 0.5)).astype(np.int64) + 1
     return np.asarray(2**bits - 1)

@@ -1,16 +1,16 @@
 """Gaussian noise for a budget: the inverse of its curve, truncated tails, and other norms.
 
-Curves are those of `dpoco.privacy.losses.gaussian`; roots are found by Brent's method. The compiled
-function behind ``scipy.optimize.brentq`` is loaded by itself where that is possible and finds a
-root that is known; ``scipy.optimize`` is imported everywhere else. Roots are the same.
+The curves are those of `dpoco.privacy.losses.gaussian`, and roots are found by Brent's method. If
+possible, we load only the compiled function behind ``scipy.optimize.brentq`` and test it on a known
+root. Otherwise we import ``scipy.optimize``. The roots are the same.
 
 Proof: ``docs/privacy/gaussian.md``. Source: Balle and Wang, "Improving the Gaussian mechanism for
 differential privacy: analytical calibration and optimal denoising" (2018).
 
-The bounded tails of real samplers are charged to delta. The library's samplers turn finitely many
-random bits into one elementary variate (normal, uniform, exponential, sign, ...), so its law lacks
-the outermost tail. Each variate's law is within total variation ``TAIL_MASS_PER_VARIATE`` of the
-ideal one, whatever was drawn before.
+The bounded tails of real samplers are charged to delta. The library's samplers compute each
+elementary variate (normal, uniform, exponential, sign, ...) from finitely many random bits, so its
+law lacks the outermost tail. The law of each variate is within total variation
+``TAIL_MASS_PER_VARIATE`` of the ideal one, given all earlier draws.
 
 Claim: if a mechanism is (epsilon, delta)-private with ideal noise and its joint output law is
 within total variation tau of the ideal one under both of any two neighbouring streams, it is
@@ -24,9 +24,9 @@ l_q sensitivity D and 2 <= r < infinity, with
 kappa(r) = (r - 1) d^max(0, 2/r - 2/q):
 
 * the mechanism is rho-zCDP with rho = kappa(r) D^2 / (2 sigma^2), and
-* it is mu-GDP with mu = sqrt(kappa(r)) D / sigma (which implies the former).
+* it is mu-GDP with mu = sqrt(kappa(r)) D / sigma (which implies rho-zCDP).
 
-For q < 2 only r = 2 is used, the plain Gaussian with kappa = 1. Orders below 2 have no finite
+For q < 2 we only use r = 2, the plain Gaussian with kappa = 1. Orders below 2 have no finite
 smoothness constant and are refused.
 
 Proof: ``docs/privacy/generalized_gaussian.md``. Source: Han et al., DP-TOFW, Lemmas 2.1 and 3.2,
@@ -66,7 +66,7 @@ __all__ = ["TAIL_MASS_PER_VARIATE", "best_order", "charged_delta", "charged_epsi
            "gaussian_epsilon", "gaussian_mu", "gaussian_sigma", "generalized_gaussian_mu",
            "paper_order", "reserve", "truncation_mass", "unspent_note"]  # fmt: skip
 
-_RELATIVE = 4.0 * 2.0**-52  # what SciPy allows
+_RELATIVE = 4.0 * 2.0**-52  # the smallest that SciPy allows
 
 
 def find_root(
@@ -78,7 +78,7 @@ def find_root(
     rtol: float = _RELATIVE,
     maxiter: int = 100,
 ) -> float:
-    """Return a root of a function that has other signs at both ends.
+    """Return a root of a function that has different signs at the two ends.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def find_root(
     low, high : float
         Ends of the bracket.
     xtol, rtol : float
-        Absolute and relative tolerance of the root; both are allowed for.
+        Absolute and relative tolerance of the root; their sum is allowed.
     maxiter : int
-        Most steps.
+        Largest number of steps.
 
     Raises
     ------
     RuntimeError
-        If it has not been found after so many steps.
+        If the root is not found in so many steps.
     """
     compiled = _compiled_roots()
     if compiled is not None:
@@ -106,12 +106,12 @@ def find_root(
 
 @cache
 def _compiled_roots() -> Callable[..., Any] | None:
-    """Return SciPy's compiled Brent method, or None where it is not as it was."""
+    """Return SciPy's compiled Brent method, or None if it is not as expected."""
     home = importlib.util.find_spec("scipy")
     if home is None or not home.submodule_search_locations:
         return None
     folder = Path(home.submodule_search_locations[0]) / "optimize"
-    # The package `scipy.optimize` takes many times longer to import than this one file of it.
+    # Importing the package `scipy.optimize` takes many times longer than loading this file.
     for file in (folder / f"_zeros{suffix}" for suffix in EXTENSION_SUFFIXES):
         spec = importlib.util.spec_from_file_location("_zeros", file)
         if spec is None or spec.loader is None or not file.exists():
@@ -120,8 +120,8 @@ def _compiled_roots() -> Callable[..., Any] | None:
             module: Any = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             own: Callable[..., Any] = module._brentq
-            # The function is private to SciPy and may change: it has to find a known root, or the
-            # public one is taken.
+            # The function is private to SciPy and may change. If it does not find a known root, the
+            # public one is used.
             known = own(lambda x: x - 1.0, 0.0, 3.0, 1e-12, _RELATIVE, 100, (), False, True)
         except (ImportError, AttributeError, TypeError):
             return None
@@ -130,13 +130,13 @@ def _compiled_roots() -> Callable[..., Any] | None:
 
 
 TAIL_MASS_PER_VARIATE = TAIL
-# An epsilon that misses its budget by so little is spent; a charge below this part of delta is not
-# what keeps it from being.
+# If epsilon is below its budget by less than this relative amount, the budget counts as spent. A
+# charge below this share of delta does not explain an unspent budget.
 _SPENT, _SMALL_CHARGE = 1.0 - 1e-3, 0.1
 
 
 def truncation_mass(variates: float) -> float:
-    """Return the total variation tau that `variates` elementary draws add up to (at most 1)."""
+    """Return the total variation tau of `variates` elementary draws together (at most 1)."""
     variates = real_float("variates", variates)
     if variates < 0.0:
         raise ValueError(f"variates must be at least 0; got {variates!r}")
@@ -144,54 +144,55 @@ def truncation_mass(variates: float) -> float:
 
 
 def reserve(budget: Budget, variates: float) -> Budget:
-    """Return `budget` with the truncation charge taken off its delta, for calibration.
+    """Return `budget` with the truncation charge subtracted from its delta, for calibration.
 
-    Where tails cost more at its epsilon, it is at a smaller one, which says as much.
+    If tails cost too much at this epsilon, the result has a smaller epsilon and a guarantee at
+    least as strong.
 
     Parameters
     ----------
     budget : Budget
-        For the real noise, tails included.
+        Budget of the real noise, tails included.
     variates : float
-        Elementary draws, in expectation, over the horizon.
+        Expected number of elementary draws over the horizon.
 
     Returns
     -------
     Budget
-        For the ideal noise.
+        Budget of the ideal noise.
 
     Raises
     ------
     CalibrationError
-        If nothing is left of delta.
+        If no delta is left.
     """
     mass = truncation_mass(variates)
     left = budget.delta - charge(budget.epsilon, mass)
     if left > 0.0:
         return Budget._derived(budget.epsilon, left)
-    # From ten times on the epsilon below is at least ln(1.5).
+    # From a tenth of delta on, the epsilon below is at least ln(1.5).
     if 10.0 * mass >= budget.delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = "
             f"{budget.delta:.3g}; raise delta, or lower the horizon"
         )
-    # At this epsilon tails take a quarter of delta, and half of it is for the noise. A guarantee at
-    # a smaller epsilon is one at the budget's.
+    # At this epsilon, tails take a quarter of delta and the noise gets half of it. A guarantee at a
+    # smaller epsilon also holds at the budget's.
     return Budget._derived(math.log(0.25 * budget.delta / mass - 1.0), 0.5 * budget.delta)
 
 
 def unspent_note(budget: Budget, epsilon: float, mass: float) -> str | None:
-    """Return why noise planned for `budget` spends only `epsilon` of it; None if tails are not why.
+    """Return why noise for `budget` spends only `epsilon`; None if tails are not the reason.
 
-    The charge (1 + e^epsilon) tau outgrows delta at some epsilon. From there on a larger one buys
-    no smaller noise.
+    Above some epsilon, the charge (1 + e^epsilon) tau exceeds delta. Then a larger epsilon does not
+    allow less noise.
 
     Parameters
     ----------
     budget : Budget
-        What may be spent.
+        Available budget.
     epsilon : float
-        What is spent, at the delta of the budget.
+        Epsilon that is spent, at the delta of the budget.
     mass : float
         tau.
     """
@@ -206,11 +207,11 @@ def unspent_note(budget: Budget, epsilon: float, mass: float) -> str | None:
 
 
 def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:
-    """Return delta(epsilon) of a mu-GDP mechanism whose law is within `mass` of the ideal.
+    """Return delta(epsilon) of a mu-GDP mechanism whose law is within `mass` of the ideal one.
 
-    The smallest over all epsilon' <= epsilon of delta(epsilon'; mu) + (1 + e^epsilon') mass: a
-    guarantee at epsilon' is one at epsilon. That sum decreases up to the epsilon' with
-    Phi(-mu/2 - epsilon'/mu) = mass and increases beyond.
+    It is the minimum over epsilon' <= epsilon of delta(epsilon'; mu) + (1 + e^epsilon') mass,
+    because a guarantee at epsilon' also holds at epsilon. This sum decreases up to the epsilon'
+    with Phi(-mu/2 - epsilon'/mu) = mass and increases beyond.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:
 def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
     """Return the smallest epsilon with ``charged_gaussian_delta(epsilon, mu, mass) <= delta``.
 
-    Infinite if there is none. Arguments as of `charged_gaussian_delta`; delta in (0, 1).
+    Infinite if there is none. For the arguments see `charged_gaussian_delta`; delta is in (0, 1).
     """
     return (
         gaussian_epsilon(mu, delta)
@@ -237,19 +238,19 @@ def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
 def charged_gaussian_mu(budget: Budget, mass: float) -> float:
     """Return the largest mu with ``charged_gaussian_delta(epsilon, mu, mass) <= delta``.
 
-    Exact to relative 1e-12 and rounded down.
+    Exact to a relative 1e-12 and rounded down.
 
     Parameters
     ----------
     budget : Budget
-        With a positive delta.
+        Budget with a positive delta.
     mass : float
         Total variation between the real law and the ideal one.
 
     Raises
     ------
     CalibrationError
-        If no mu in [1e-9, 1e3] qualifies: delta does not even pay for the truncated tails.
+        If no mu in [1e-9, 1e3] qualifies, because delta does not even cover the truncated tails.
     """
     budget.require_delta()
     return _charged_mu(budget.epsilon, budget.delta, mass)
@@ -257,8 +258,8 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
-    """Return what `charged_gaussian_mu` does; cached, since learners plan the same budget often."""
-    # The charge grows with epsilon: if it exceeds delta at 0, no epsilon helps.
+    """Compute `charged_gaussian_mu`, cached because learners often plan the same budget."""
+    # The charge grows with epsilon. If it exceeds delta at 0, no epsilon has a solution.
     if charge(0.0, mass) >= delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = {delta:.3g}"
@@ -269,18 +270,18 @@ def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
             return log_gaussian_delta(epsilon, mu) - math.log(delta)
         at = min(epsilon, turning_point(mu, mass))
         ideal, tails = log_gaussian_delta(at, mu), math.log1p(math.exp(at)) + math.log(mass)
-        # A sum of two exponentials in logarithms: either may underflow by itself.
+        # The sum of two exponentials is computed in logarithms, because either may underflow.
         top = max(ideal, tails)
         return top + math.log1p(math.exp(min(ideal, tails) - top)) - math.log(delta)
 
-    # The root is only a start: the second function asks the curve that guarantees state.
+    # The root is only a start. The second function uses the curve that guarantees state.
     return largest_mu(excess, lambda mu: charged_gaussian_delta(epsilon, mu, mass) <= delta)
 
 
 def charged_delta(curve: Callable[[float], float], epsilon: float, mass: float) -> float:
     """Return the charged delta at `epsilon` of any ideal curve epsilon -> delta.
 
-    The minimum of curve(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
+    It is the minimum of curve(e) + (1 + e^e) mass over some e <= epsilon. Every such e is valid.
     """
     return curve(epsilon) if mass == 0.0 else _Curve(curve).delta_with_tails(epsilon, mass)
 
@@ -296,19 +297,19 @@ def charged_epsilon(
     Parameters
     ----------
     ideal_epsilon : callable
-        delta -> epsilon of the ideal mechanism.
+        Function delta -> epsilon of the ideal mechanism.
     delta_at : callable
-        epsilon -> delta of the real one.
+        Function epsilon -> delta of the real mechanism.
     delta : float
         Target, strictly between 0 and 1.
     mass : float
-        Total variation between the two.
+        Total variation between the two laws.
     """
     return ideal_epsilon(delta) if mass == 0.0 else _Curve(delta_at).epsilon(delta)
 
 
 class _Curve(Loss):
-    """A loss of which nothing but a curve is known."""
+    """A loss that is only known by its curve."""
 
     def __init__(self, curve: Callable[[float], float]) -> None:
         self.delta = curve  # type: ignore[assignment, method-assign]
@@ -316,21 +317,22 @@ class _Curve(Loss):
 
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 
-# Of mu: more than the roundings between mu and the noise scale that is calibrated to it.
+# Relative margin on mu that exceeds the rounding errors between mu and its noise scale.
 _MU_MARGIN = 2e-13
-_ROUNDS = 500  # of a search, at most
+_ROUNDS = 500  # largest number of steps of a search
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
-# A search ends in digits that the platform's libm decides: a plan has twelve, on the private side.
+# The platform's libm affects the last digits of a search. So plans have twelve digits, rounded to
+# the private side.
 _DOWN, _UP = (Context(prec=12, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
-# Below this epsilon step the curve does not change in double precision.
+# Below this step in epsilon, the curve does not change in double precision.
 _EPSILON_STEP = 2.0**-50
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with ``gaussian_delta(epsilon, mu) <= delta``.
 
-    Rounded up: the inequality holds exactly for the returned value. Infinite from
-    mu = 1e8 on, where double precision no longer resolves the curve.
+    Rounded up: the inequality holds exactly for the returned value. Infinite if mu >= 1e8, where
+    double precision no longer resolves the curve.
 
     Parameters
     ----------
@@ -346,14 +348,14 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    # delta(epsilon; mu) <= exp(-(epsilon/mu - mu/2)^2 / 2) to the right of epsilon = mu^2 / 2.
+    # delta(epsilon; mu) <= exp(-(epsilon/mu - mu/2)^2 / 2) for epsilon above mu^2 / 2.
     epsilon = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta)) * (1.0 + 1e-12) + 1e-300
 
     def excess(epsilon: float) -> float:
         return log_gaussian_delta(epsilon, mu) - math.log(delta)
 
     if excess(epsilon) < 0.0 < excess(0.0):
-        # Only the relative tolerance counts: epsilon may be tiny.
+        # Only the relative tolerance matters, because epsilon may be tiny.
         epsilon = find_root(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=_ROUNDS)
     return raise_epsilon(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
 
@@ -391,14 +393,14 @@ def gaussian_sigma(budget: Budget, sensitivity: float) -> float:
     Parameters
     ----------
     budget : Budget
-        What may be spent.
+        Budget of the release.
     sensitivity : float
         l2 norm of the largest difference between neighbouring values, positive.
 
     Returns
     -------
     float
-        In units of the sensitivity; within 2e-11 of the optimum, and not below it.
+        In units of the sensitivity; at most a relative 2e-11 above the optimum, and not below it.
 
     Raises
     ------
@@ -427,8 +429,8 @@ def compose_gdp(mus: Iterable[float]) -> float:
     parts = check_sums("mu", mus)
     mu = math.hypot(*parts)
     if mu < math.inf:
-        # `hypot` is below the root about every other time; squares of fractions are compared
-        # exactly, and mu stays 5 for (3, 4).
+        # `hypot` is below the exact root in about half of all cases. Squares of fractions are
+        # compared exactly, and mu of (3, 4) remains 5.
         square = sum(Fraction(part) ** 2 for part in parts)
         while Fraction(mu) ** 2 < square:
             mu = math.nextafter(mu, math.inf)
@@ -438,22 +440,22 @@ def compose_gdp(mus: Iterable[float]) -> float:
 def raise_epsilon(
     epsilon: float, holds: Callable[[float], bool], highest: float = math.inf
 ) -> float:
-    """Return `epsilon`, or the next of ever larger ones up to `highest`, that `holds`.
+    """Return `epsilon` or the next larger tried value, up to `highest`, for which `holds` is true.
 
-    `highest` is returned if none before it holds. It makes of a root that is known to some digits a
-    value for which the inequality is true.
+    If none before it holds, `highest` is returned. This turns an approximate root into a value that
+    satisfies the inequality.
     """
     step = _EPSILON_STEP
     while epsilon < highest and not holds(epsilon):
-        # Steps double, so that a point that holds is reached soon; 1e-300 leaves 0.
+        # Steps double, so that a valid value is reached soon. 1e-300 makes progress from 0.
         epsilon, step = min(highest, max(epsilon * (1.0 + step), 1e-300)), 2.0 * step
     return epsilon
 
 
 def largest_mu(excess: Callable[[float], float], holds: Callable[[float], bool]) -> float:
-    """Return the root of the increasing `excess` on [1e-9, 1e3], moved down until `holds`.
+    """Return the root of the increasing `excess` on [1e-9, 1e3], reduced until `holds`.
 
-    Rounded down to twelve digits.
+    The result is rounded down to twelve digits.
     """
     found = largest("mu", (SMALLEST_MU, LARGEST_MU), excess, holds, _MU_MARGIN, 1e-15)
     return rounded_down(found)
@@ -467,23 +469,23 @@ def largest(
     margin: float,
     precision: float,
 ) -> float:
-    """Return the root of the increasing `excess` between `ends`, moved down until `holds`.
+    """Return the root of the increasing `excess` between `ends`, reduced until `holds`.
 
     Parameters
     ----------
     name : str
-        Of what is searched, for the message.
+        Name of the searched quantity, for the message.
     ends : (float, float)
-        Positive.
+        Positive ends of the bracket.
     excess, holds : callable
-        The search goes by the former, in logarithms; the latter decides.
+        The search uses `excess`, on a log scale; `holds` decides.
     margin, precision : float
-        Relative: how far below the root the value is at least, and how well the root is known.
+        Relative numbers: the least distance of the value below the root, and the root's precision.
 
     Raises
     ------
     CalibrationError
-        If the root lies outside, or nothing holds down to the lower end.
+        If the root lies outside, or `holds` is false down to the lower end.
     """
     low, high = ends
     if excess(low) > 0.0 or excess(high) < 0.0:
@@ -491,7 +493,7 @@ def largest(
             f"no {name} in [{low:g}, {high:g}] corresponds to this epsilon and delta"
         )
     log_ends = math.log(low), math.log(high)
-    # Ends are many powers of ten apart: the search is in logarithms.
+    # The ends are many powers of ten apart, so the search uses a log scale.
     at = find_root(
         lambda x: excess(math.exp(x)), *log_ends, xtol=precision, rtol=1e-15, maxiter=_ROUNDS
     )
@@ -506,9 +508,9 @@ def largest(
 def largest_fitting(
     fits: Callable[[float], bool], low: float, high: float, steps: int
 ) -> float | None:
-    """Return by bisection the largest number tried that fits, or None.
+    """Return by bisection the largest tried number that fits, or None.
 
-    Assumes that what fits fits below as well. `low` itself is not tried.
+    Assumes that all numbers below a fitting number fit. `low` itself is not tried.
     """
     best = None
     for _ in range(steps):
@@ -521,7 +523,7 @@ def largest_fitting(
 
 
 def least(value: Callable[[float], float], low: float, high: float, steps: int = 52) -> float:
-    """Return the x in [low, high] with the least value, if there is one minimum: golden section."""
+    """Return the x in [low, high] with the least value by golden section; it must be unimodal."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
     for _ in range(steps):
@@ -547,7 +549,7 @@ def rounded_up(value: float) -> float:
 
 
 def check_sums(name: str, values: Iterable[float]) -> list[float]:
-    """Return the parameters of what is composed, if they are at least 0."""
+    """Return the parameters of composed mechanisms, or raise if one is negative."""
     numbers = [real_float(name, value) for value in values]
     if any(number < 0.0 for number in numbers):
         raise ValueError(f"every {name} must be at least 0")
@@ -581,7 +583,7 @@ def best_order(q: float, dimension: int) -> float:
 
 
 def paper_order(q: float, dimension: int) -> float:
-    """Return the order the paper intends: max(2, min(q, ln d)) (Lemma 3.2, corrected)."""
+    """Return the order that the paper intends: max(2, min(q, ln d)) (Lemma 3.2, corrected)."""
     q = exponent("q", q)
     return max(2.0, min(q, math.log(positive_int("dimension", dimension))))
 
@@ -596,7 +598,7 @@ def generalized_gaussian_mu(
     sensitivity, sigma : float
         D and the scale of the noise, positive.
     order, q : float
-        r and the exponent of the sensitivity's norm.
+        r, and the exponent of the sensitivity's norm.
     dimension : int
         d.
 
@@ -613,13 +615,13 @@ def generalized_gaussian_mu(
 def coordinate_variance(order: float, dimension: int) -> float:
     """Return E Z_1^2 / sigma^2 for density prop. to exp(-||z||_r^2 / (2 sigma^2)).
 
-    ||Z||_r^2 / (2 sigma^2) is Gamma(d/2) and, independently, (|Z_1| / ||Z||_r)^r is
-    Beta(1/r, (d-1)/r); the second moment is the product of the two.
+    ||Z||_r^2 / (2 sigma^2) is Gamma(d/2), and independently (|Z_1| / ||Z||_r)^r is Beta(1/r,
+    (d-1)/r). The second moment is the product of the two.
 
     Parameters
     ----------
     order : float
-        r in [1, inf]; the law needs no privacy claim here.
+        r in [1, inf]; the law need not have a privacy claim.
     dimension : int
         Number of coordinates d.
 
@@ -636,8 +638,9 @@ def coordinate_variance(order: float, dimension: int) -> float:
 def expected_norm_bound(order: float, q: float, dimension: int) -> float:
     """Return an upper bound on E||Z||_q / sigma for density prop. to exp(-||z||_r^2/(2 sigma^2)).
 
-    By Jensen E||Z||_s <= (d E|Z_1|^s)^(1/s), and ||z||_q <= ||z||_s for s <= q; the bound is the
-    best over a grid of s. For the plain Gaussian and q = inf the sharper sqrt(2 ln(2d)) is used.
+    By Jensen's inequality, E||Z||_s <= (d E|Z_1|^s)^(1/s), and ||z||_q <= ||z||_s for s <= q. The
+    bound is the best over a grid of s. For the plain Gaussian and q = inf, the sharper sqrt(2
+    ln(2d)) is used.
 
     Parameters
     ----------
@@ -659,16 +662,16 @@ def expected_norm_bound(order: float, q: float, dimension: int) -> float:
 
 
 def _log_moment(power: float, order: float, dimension: int) -> float:
-    """Return log E|Z_1|^power for sigma = 1 by the two independent factors."""
+    """Return log E|Z_1|^power for sigma = 1, from the two independent factors."""
     betaln, gammaln = special_functions().betaln, special_functions().gammaln
     d, s = float(dimension), power
     radius = 0.5 * s * math.log(2.0) + float(gammaln(0.5 * s) - betaln(0.5 * d, 0.5 * s))
     if dimension == 1:
         return radius
     if order == math.inf:
-        # The limit: one coordinate is the maximum, the others are uniform below it.
+        # In this limit, one coordinate is the maximum and the others are uniform below it.
         return radius + math.log((1.0 + (d - 1.0) / (s + 1.0)) / d)
-    # Gamma((1+s)/r) Gamma(d/r) / (Gamma(1/r) Gamma((d+s)/r)) through two beta functions.
+    # Gamma((1+s)/r) Gamma(d/r) / (Gamma(1/r) Gamma((d+s)/r)), computed with two beta functions.
     angle = float(betaln(d / order, s / order) - betaln(1.0 / order, s / order))
     return radius + angle
 

@@ -1,7 +1,7 @@
 """The guarantee of a learner, as a value that can be printed, stored and checked.
 
-The terms, and the numbers that follow from them, are those of `dpoco.accounting._terms`. The
-functions that print, store and check terms are bound here as methods, and only here.
+The terms and the numbers that follow from them are those of `dpoco.accounting._terms`. The
+functions that print, store and check terms become methods here, and only here.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ class Guarantee(Terms):
         How neighbouring streams differ in one unit: its data are replaced by any others, or are
         empty in one of the streams.
     unit : str
-        What one change of the data concerns: "one round" of a stream, "one record" of a data set,
-        "one user's record", "one person", "one report", ...: it follows from the description, if
-        there is one, except of a caller's own mechanism.
+        Unit of the data that one change affects: "one round" of a stream, "one record" of a data
+        set, "one user's record", "one person", "one report", ... It follows from the description,
+        if there is one, except for a caller's own mechanism.
     horizon : int
         Number of rounds covered, at least 1; for records, releases.
     mechanism : str
-        What is released, in words.
+        Description of the releases, in words.
     calibration : str
         "tight", "corrected", "paper" or "none".
     seeded : bool
-        Whether the noise is reproducible: then nothing is protected.
+        Whether the noise is reproducible. Then nothing is protected.
     certified : bool
-        Whether the statement is proved for the mechanism as configured, and everything that it
-        rests on is enforced. It follows from the description, if there is one. False for
-        reproducible noise, without privacy, for promises, and where a paper's claim is stated
-        next to the proved statement.
+        Whether the statement is proved for the mechanism as configured, and all its assumptions are
+        enforced. It follows from the description, if there is one. False for reproducible noise,
+        without privacy, for promises, and if a paper's claim is stated next to the proved
+        statement.
     claimed : (float, float) or None
-        The (epsilon, delta) that the calibration's own composition argument claims; weaker than
+        The (epsilon, delta) claimed by the calibration's own composition argument; weaker than
         (epsilon, delta).
     paper_epsilon : float or None
         Epsilon that the published constants give for the same noise at the same delta.
@@ -63,19 +63,19 @@ class Guarantee(Terms):
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
     numerics : {"lattice", "float"} or None
-        Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
+        Arithmetic of the releases. "lattice": exact integers with noise of exactly the right
         distribution, which is accounted for. "float": doubles, whose rounding is not accounted for.
         None: see the conditions (nothing to state, or a record of an earlier release). It follows
         from the description, if there is one.
     view : {"everyone", "others", "server"}
         Who cannot tell neighbouring streams apart: everyone who sees the releases; all others
-        together, who do not see what the protected user herself is shown (joint privacy); or also
-        the party that collects the reports (local privacy).
+        together, who do not see what the protected user is shown (joint privacy); or also the party
+        that collects the reports (local privacy).
     details : dict
         Parameters behind the numbers, as printed by the report: name to number, text or None.
     description : Mechanism or None
-        What was enforced and drawn; loss and epsilon follow from it. None for guarantees of other
-        origin (pools, sums of a ledger, records of earlier versions).
+        The mechanism that is enforced and drawn, which decides loss and epsilon. None for
+        guarantees of other origin (pools, sums of a ledger, records of earlier versions).
     loss : Loss
         Privacy loss of all releases together, truncated tails included.
     person : (int, int) or None
@@ -83,22 +83,22 @@ class Guarantee(Terms):
         one unit. See `for_person`.
     """
 
-    # These functions know terms only, so that their modules need not import this one.
+    # These functions only know `Terms`, so that their modules need not import this one.
     __repr__ = explanation.one_line
     __str__ = explanation.statement
 
     def verify(self) -> None:
-        """Raise `StateError` unless the stated point follows from a new computation.
+        """Raise `StateError` unless a new computation confirms the stated epsilon and delta.
 
-        The computation uses the description of what was enforced and drawn, if there is one, or
-        otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
-        different last digits on other machines: 1e-12. Whether anything is protected is another
-        question: `dpoco.accounting.explanation.verdict`.
+        The computation uses the description of the mechanism, if there is one. Otherwise it uses
+        the guarantee's own curve, which proves nothing about a mechanism. It tolerates a relative
+        1e-12, because the last digits differ between machines. Whether anything is protected is
+        another question: see `dpoco.accounting.explanation.verdict`.
 
         Raises
         ------
         StateError
-            If the stated epsilon is smaller than what follows at its delta.
+            If the stated epsilon is smaller than the computed one at its delta.
         """
         _certificate.verify(self)
 
@@ -128,7 +128,7 @@ class Guarantee(Terms):
 
     def to_json(self) -> str:
         """Return the guarantee as JSON text; every float is preserved exactly."""
-        # Infinite numbers are texts by now; one that is left would be no JSON.
+        # Infinite numbers are already texts. One that is left would be invalid JSON.
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod

@@ -1,12 +1,12 @@
 """Accounting of the high-dimensional bandit (DP-HDB): joint differential privacy.
 
-Claim: let each of K arms have a private Frank-Wolfe learner with its own noise and its own clock,
-which runs by a public schedule, and let every arm that is not chosen get a record whose leaf
-is exactly zero. A change of one user's record then changes one leaf of one arm by at most 2 C, or
-one leaf each of two arms, at the same time of their clocks, by at most C. So the estimates of all
-arms together are as private as the decisions of ONE such learner over N = t0 + max(0, T - K t0)
-rounds, and so are all actions shown to users other than the one whose record changed: each is a
-function of the published estimates and that user's context.
+Claim: each of K arms has a private Frank-Wolfe learner with its own noise and its own clock, which
+follows a public schedule, and every arm that is not chosen gets a record whose leaf is exactly
+zero. Then a change of one user's record changes one leaf of one arm by at most 2 C, or one leaf
+each of two arms, at the same time of their clocks, by at most C. So the estimates of all arms
+together are as private as the decisions of ONE such learner over N = t0 + max(0, T - K t0) rounds.
+The same holds for all actions shown to users other than the one whose record changed, because each
+action is a function of the published estimates and that user's context.
 
 Proof: ``docs/privacy/high_dimensional_bandit.md``. Source: Han et al., DP-HDB, Theorem 4.1, with
 local clocks and zero records for all arms.
@@ -47,18 +47,18 @@ from dpoco.privacy.records import Description, limits
 __all__ = ["ArmsForecast", "ArmsTuning", "BanditPlan", "calibrate", "guarantee", "make_plan"]
 
 LINKS = ("identity", "logistic")
-# Of a loss that has no bound on labels: the link, and the bound of rewards.
+# Link, and bound on rewards, of a loss that has no bound on labels.
 LOGISTIC = ("logistic", 1.0)
 _DOMINATES = 0.9  # measured: see `noise_dominates`
 _FEWEST_FORCED = 50
-_POINTS = 200  # of a mean over rounds
+_POINTS = 200  # points at which a mean over rounds is evaluated
 _WHY_UNPROVED = (
     "no bound is proved, because the published proof takes strong convexity in l2 for that in l1 "
     "and forgets that an arm's loss changes with what is chosen; a repair needs the margins and "
     "eigenvalues of the law of contexts, which nobody can declare"
 )
-# Noise in sums is charged for the worst pair of vertices, and stays the same from one update to
-# the next; measured regret of both kinds of arms is equal where that bound is 2.5 times larger.
+# Noise in sums is charged for the worst pair of vertices and is correlated between updates. The
+# measured regret of both kinds of arms is equal when this bound is 2.5 times larger.
 _SUM_SHARE = 0.4
 
 ArmPlan = Plan[Any, Any, ErrorForecast]
@@ -82,7 +82,7 @@ def link_loss(link: str, context_bound: float, reward_bound: float) -> MarginLos
 
 
 def arm_horizon(arms: int, horizon: int, forced_rounds: int) -> int:
-    """Return the rounds an arm's clock can count: its forced ones, and all rounds with a choice."""
+    """Return the most rounds of an arm's clock: forced rounds, and all rounds with a choice."""
     return min(forced_rounds, horizon) + max(0, horizon - arms * forced_rounds)
 
 
@@ -99,9 +99,10 @@ class ArmsTuning(Description):
     reward_bound : float
         "identity": rewards are clipped to [-reward_bound, reward_bound]. "logistic": to [0, 1].
     arm : TreeTuning or PolyhedralTuning
-        Of each arm, whose horizon is `arm_horizon`.
+        Tuning of each arm, whose horizon is `arm_horizon`.
     gap : float
-        Arms whose estimates behind the forced rounds trail by half of it are out; infinite: none.
+        Arms are eliminated if their estimates after the forced rounds trail by half of it; infinite
+        eliminates no arm.
     """
 
     kind = "high_dimensional_bandit_tuning"
@@ -112,21 +113,21 @@ class ArmsTuning(Description):
     gap: float = limits(zero=True, infinite=True)
 
     def __post_init__(self) -> None:
-        """Refuse bounds that do not fit the link."""
+        """Raise for bounds that do not fit the link."""
         super().__post_init__()
         link_loss(self.link, 1.0, self.reward_bound)
 
 
 @dataclass(frozen=True)
 class ArmsForecast(Description):
-    """The cost of noise that is expected.
+    """Expected cost of noise.
 
     Attributes
     ----------
     predicted_error : float
-        Predicted cost of noise to an estimate of an arm, in its mean loss over the rounds.
+        Predicted cost of noise in an arm's estimate, in its mean loss over the rounds.
     attainable : float
-        Gain of good coefficients over none in the same mean loss, if margins are spread evenly.
+        Gain of good coefficients over zero in the same mean loss, if margins are spread evenly.
     """
 
     kind = "high_dimensional_bandit_forecast"
@@ -135,10 +136,10 @@ class ArmsForecast(Description):
 
     @property
     def noise_dominates(self) -> bool:
-        """Whether the predicted error is close to what there is to gain, or above it.
+        """Whether the predicted error is close to the attainable gain, or above it.
 
-        In all worlds of ``docs/bandits.md`` and ``docs/reproduce.md`` where it is, regret is more
-        than 85 % of that of uniform play; where it is not, less.
+        In all environments of ``docs/bandits.md`` and ``docs/reproduce.md``, the regret is above 85
+        % of that of uniform play if this is True, and below otherwise.
         """
         return self.predicted_error > _DOMINATES * self.attainable
 
@@ -156,7 +157,7 @@ def record_bound(part: Mechanism) -> float:
 
 
 def loss_in(plan: BanditPlan) -> MarginLoss:
-    """Return the loss each arm's learner minimises, with the bounds on contexts and rewards."""
+    """Return the loss that each arm's learner minimises, with bounds on contexts and rewards."""
     bound = record_bound(plan.mechanism.parts[0])
     return link_loss(plan.tuning.link, bound, plan.tuning.reward_bound)
 
@@ -164,18 +165,18 @@ def loss_in(plan: BanditPlan) -> MarginLoss:
 def make_plan(
     arms: int, domain: Domain, arm: ArmPlan, loss: MarginLoss, forced: int, horizon: int, gap: float
 ) -> BanditPlan:
-    """Return the plan of arms that all have this one, with what to expect of them.
+    """Return the plan in which all arms have the plan `arm`, with its forecast.
 
     Parameters
     ----------
     arms : int
         K.
     domain, loss
-        Where coefficients lie, and what each arm's learner minimises.
+        Set of coefficients, and the loss that each arm's learner minimises.
     arm : Plan
-        Of a tree or polyhedral Frank-Wolfe learner over an arm's clock.
+        Plan of a tree or polyhedral Frank-Wolfe learner over an arm's clock.
     forced, horizon : int
-        Forced rounds of each arm, and rounds of all.
+        Forced rounds of each arm, and the total number of rounds.
     gap : float
         See `ArmsTuning`.
     """
@@ -188,13 +189,13 @@ def make_plan(
 
 
 def choose_forced_rounds(value: int | None, arms: int, horizon: int, batch: int) -> int:
-    """Return the forced rounds of an arm.
+    """Return the number of forced rounds of an arm.
 
-    None: the first multiple of the batch that is at least 50, so that the estimates are fresh when
-    choices begin, but at most half of all rounds are forced.
+    The default is the first multiple of the batch that is at least 50, so that the estimates are
+    fresh when choices begin. At most half of all rounds are forced.
     """
     if value is not None:
-        # False and 0.0 equal 0, and are refused like everything else that is no count.
+        # False and 0.0 equal 0, but are refused because they are not counts.
         none = value == 0 and not isinstance(value, (bool, float))
         return 0 if none else positive_int("forced_rounds", value, maximum=horizon)
     updates = max(1, -(-_FEWEST_FORCED // batch))
@@ -212,32 +213,32 @@ def planned_arm(
     forced_rounds: int | None,
     **options: Any,
 ) -> tuple[int, ArmPlan]:
-    """Return an arm's forced rounds, and the plan of its learner of this kind.
+    """Return an arm's forced rounds, and the plan of its learner.
 
     Parameters
     ----------
     learner : {"polyhedral", "tree"}
-        What an arm's estimates come from.
+        Learner that computes an arm's estimates.
     arms, horizon, domain, loss, batch, forced_rounds
-        As of `calibrate`.
+        See `calibrate`.
     **options
-        Of the planner of that learner: budget, relation, and a selector or a method.
+        Arguments of that learner's planner: budget, relation, and a selector or a method.
 
     Raises
     ------
     CalibrationError
         If no noise scale meets the budget.
     ValueError
-        For a batch that is longer than an arm's clock.
+        For a batch longer than an arm's clock.
     """
     budget, size = options["budget"], 1
     if isinstance(batch, int):
         size = batch
-    elif learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
+    elif learner == "polyhedral":  # best for one stream, with each arm forced half as often
         own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
         size = min(arm_batch(own.mechanism), max(1, horizon // (2 * arms)))
-    # Behind the forced rounds all clocks agree, so that a record moves two arms at one time of
-    # theirs (docs/privacy/high_dimensional_bandit.md, (a)).
+    # After the forced rounds all clocks agree, so a record moves two arms at the same time of their
+    # clocks (docs/privacy/high_dimensional_bandit.md, (a)).
     forced = choose_forced_rounds(forced_rounds, arms, horizon, size)
     clock = arm_horizon(arms, horizon, forced)
     if size == batch and size > clock:
@@ -245,11 +246,11 @@ def planned_arm(
     options |= {"horizon": clock, "batch": min(size, clock)}
     if learner == "polyhedral":
         return forced, polyhedral_frank_wolfe.calibrate(domain, loss, **options)
-    # On a lattice the rounding term is proved for the rows of one sum, and a record may move two
-    # arms' (docs/privacy/lattice.md, "What stays in doubles").
+    # On a lattice, the rounding term is proved for the rows of one sum, but a record may move the
+    # sums of two arms (docs/privacy/lattice.md, "What stays in doubles").
     tree = tree_frank_wolfe.calibrate(domain, loss, numerics="float", **options)
     if budget is not None:
-        # The truncated tails of all arms' noise are charged, not those of one only.
+        # The truncated tails of all arms are charged, not only those of one arm.
         total = tree.mechanism
         one, all_arms = (
             charged_gaussian_mu(budget, tails)
@@ -261,13 +262,14 @@ def planned_arm(
 
 
 def noise_error(arm: ArmPlan, domain: Domain) -> float:
-    """Return the predicted excess loss that noise causes, as a mean over an arm's clock.
+    """Return the predicted excess loss because of noise, as a mean over an arm's clock.
 
-    An update costs no more than the range of the loss, however much noise there is.
+    An update costs at most the range of the loss, however large the noise.
     """
     view, own = L1Geometry(domain), arm.mechanism
     updates = own.rounds if isinstance(own, Selections) else own.pushes
-    # Horizons are too long to look at every update: those between two points count like the first.
+    # There are too many updates to evaluate all. Those between two points count like the first
+    # point.
     at = np.unique(np.geomspace(1.0, updates, _POINTS).astype(np.int64))
     if isinstance(own, Selections):
         errors = view.excess(own.law) * own.scale * at.astype(np.float64) ** -own.exponent
@@ -281,7 +283,7 @@ def noise_error(arm: ArmPlan, domain: Domain) -> float:
 
 
 def total_error(arm: ArmPlan, domain: Domain, loss: Loss) -> float:
-    """Return the predicted excess loss of noise and of few updates: what learners compete in."""
+    """Return the predicted excess loss from noise and few updates, to compare learners by."""
     own = arm.mechanism
     updates = own.rounds if isinstance(own, Selections) else own.pushes
     slow = polyhedral_frank_wolfe.slowness(L1Geometry(domain), loss, updates)
@@ -289,10 +291,10 @@ def total_error(arm: ArmPlan, domain: Domain, loss: Loss) -> float:
 
 
 def attainable_gain(link: str, margin: float, reward_bound: float, arms: int) -> float:
-    """Return what good coefficients gain over none, in an arm's mean loss.
+    """Return the gain of good coefficients over zero, in an arm's mean loss.
 
-    For margins spread evenly up to a, or up to the largest reward if that is less: a^2/6 with half
-    the squared loss, about a^2/24 with the logistic one. K arms share the records.
+    For margins spread evenly up to a, or up to the largest reward if that is less, it is a^2/6 for
+    half the squared loss and about a^2/24 for the logistic loss. The K arms share the records.
     """
     if link == "logistic":
         return min(math.log(2.0), margin * margin / 24.0) / arms
@@ -320,16 +322,16 @@ def calibrate(
     sum_method: str | None = None,
     relation: str = "replace",
 ) -> BanditPlan:
-    """Return the least noise that meets `budget`, and options that suit it.
+    """Return the least noise that meets `budget`, and suitable options.
 
     Parameters
     ----------
     arms : int
         K.
     domain : LpBall with p = 1, Simplex, VertexSet, or Box
-        Where an arm's coefficients lie. A box is for polyhedral arms only.
+        Set of an arm's coefficients. A box is for polyhedral arms only.
     horizon : int
-        Rounds T. None is refused: noise and schedule depend on their number.
+        Rounds T. None is refused, because noise and schedule depend on T.
     budget : Budget or None
         None adds no noise and gives no guarantee. delta = 0 is allowed with polyhedral arms.
     link : {"identity", "logistic"}
@@ -337,20 +339,21 @@ def calibrate(
     context_bound, reward_bound : float
         Bounds on contexts, in the maximum norm, and on rewards; None is 1.
     arm_learner : {"auto", "polyhedral", "tree"}
-        "auto" takes the one with the smaller predicted error of those that the other options allow.
+        "auto" takes the one with the smaller predicted error, among those that the other options
+        allow.
     selector : {"gumbel", "laplace"}, optional
         For polyhedral arms.
     batch : int or "auto", optional
         Rounds of an arm's clock per update, at most those the clock can count; None and "auto"
         choose it.
     forced_rounds : int, optional
-        Of each arm.
+        Forced rounds of each arm.
     gap : float
         In [0, inf].
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         For tree arms.
     relation : {"replace", "zero_out"}
-        What happens to one user's record between neighbours.
+        Change of one user's record between neighbours.
 
     Raises
     ------
@@ -363,7 +366,7 @@ def calibrate(
     k = positive_int("arms", arms, maximum=2**12)
     if batch is not None and batch != "auto":
         batch = positive_int("batch", batch, maximum=rounds)
-    reward_bound = 1.0 if reward_bound is None else reward_bound  # the unit of rewards
+    reward_bound = 1.0 if reward_bound is None else reward_bound  # sets the unit of rewards
     loss, view = link_loss(link, context_bound, reward_bound), L1Geometry(domain)
     options: Fields = {"budget": budget, "relation": relation}
     needed = {choice("arm_learner", arm_learner, ARM_LEARNERS)} - {"auto"}
@@ -373,7 +376,7 @@ def calibrate(
         raise ValueError("selector is for polyhedral arms, and sum_method for tree arms only")
     if needed == {"tree"} and view.is_box:
         raise ValueError(_NO_BOX)
-    # Noise on sums cannot do without a delta.
+    # Noise on sums needs a positive delta.
     simple = budget is None or budget.delta == 0.0 or view.is_box
     learners = list(needed) or (["polyhedral"] if simple else ["polyhedral", "tree"])
     found: list[tuple[int, ArmPlan]] = []
@@ -382,7 +385,7 @@ def calibrate(
         problem = (k, rounds, domain, loss, batch, forced_rounds)
         try:
             found.append(planned_arm(learner, *problem, **(options | own)))
-        except CalibrationError:  # delta may not pay for the tails of all sums: others have none
+        except CalibrationError:  # delta may not cover the tails of all sums; the other has none
             if learner == learners[-1] and not found:
                 raise
     forced, arm = min(found, key=lambda one: total_error(one[1], domain, loss))
@@ -398,7 +401,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -419,7 +422,7 @@ def guarantee(
     part: Any = whole.parts[0]
     if whole != Parts("one_of", (part,) * arms, "high_dimensional_bandit", forced) or forced > n:
         raise ValueError(f"the plan is not for {arms} arms that are alike, and such a horizon")
-    # Each arm's learner stops at its horizon: one that is too short would end within the rounds.
+    # Each arm's learner stops at its horizon, which must not end within the rounds.
     clock, bound = arm_horizon(arms, n, forced), record_bound(part)
     tree = isinstance(part, GaussianSum)
     if tuning.arm.horizon != clock:
@@ -449,7 +452,8 @@ def guarantee(
     one: Guarantee = learner.guarantee(
         domain, loss, alone, relation=relation, budget=delta, seeded=seeded
     )
-    # The description of all arms is asked, not the single arm's guarantee: tails of all arms count.
+    # We use the description of all arms, not a single arm's guarantee, because the tails of all
+    # arms count.
     all_arms = whole.loss(Neighbours(relation, "others"))
     if all_arms is None:
         return replace(Guarantee.none(n, what), details=details)
@@ -458,7 +462,7 @@ def guarantee(
     return replace(
         one,
         epsilon=all_arms.epsilon(one.delta),
-        # Arms that select have no tails: for a single record their loss is that of one arm.
+        # Arms that select have no tails, so for a single record their loss is that of one arm.
         loss=all_arms if tree else one.loss,
         description=whole,
         change=relation,
@@ -479,7 +483,7 @@ def guarantee(
 
 
 def arm_batch(part: Mechanism) -> int:
-    """Return the rounds of an arm's clock per update of its estimate."""
+    """Return the number of rounds of an arm's clock per update of its estimate."""
     if isinstance(part, GaussianSum):
         return part.batch
     assert isinstance(part, Selections)
@@ -488,6 +492,6 @@ def arm_batch(part: Mechanism) -> int:
 
 
 def reward_range(tuning: ArmsTuning) -> tuple[float, float]:
-    """Return the interval that rewards are clipped to."""
+    """Return the interval to which rewards are clipped."""
     bound = tuning.reward_bound
     return (0.0, 1.0) if tuning.link == "logistic" else (-bound, bound)

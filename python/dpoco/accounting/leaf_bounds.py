@@ -3,12 +3,12 @@
 Claim: with steps s/(k + s) and weights w_k, the leaf
 w_k grad f(theta_k) - w_{k-1} grad f(theta_{k-1}) has dual norm at most
 
-* c R for generalised linear losses and w_k = k, c the loss's ``leaf_scalar_bound``,
+* c R for generalised linear losses and w_k = k, with c the loss's ``leaf_scalar_bound``,
 * the gradient bound for linear losses,
 * s beta D + L for smooth losses (w_k = k; for w_k = k + 1 if s >= 1).
 
-Learners clip at these bounds, so the privacy guarantee does not rest on the claim; it says that
-clipping changes nothing while the declared bounds on the data hold.
+Learners clip at these bounds, so the privacy guarantee does not rely on the claim. The claim says
+that clipping has no effect if the data satisfy the declared bounds.
 
 Proof: ``docs/privacy/leaf_bounds.md``. Source: Han et al., DP-TOFW, Section 3, sharpened.
 """
@@ -36,7 +36,7 @@ __all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "View", "clip_bounds",
            "enforced_leaf_bounds", "leader_summand", "lossless_leaf_bounds", "moments_and_loss",
            "published_leaf_bound", "record_length", "second_moments", "steepest_slope"]  # fmt: skip
 
-WEIGHTS: tuple[str, ...] = ("unbiased", "paper")  # by the offset of their number
+WEIGHTS: tuple[str, ...] = ("unbiased", "paper")  # indexed by the offset k + offset of the weights
 AnyBounds = Summand | VertexScores
 
 
@@ -47,11 +47,10 @@ class LeafBounds:
     Attributes
     ----------
     slope : float or None
-        Bound on the scalar that the features are multiplied with; None if the leaf is clipped as
-        it is.
+        Bound on the factor of the features; None if the leaf itself is clipped.
     bound, bound_l2 : float
-        Bounds on what is clipped, features or leaf: in the dual norm, and in l2 (infinite for
-        none).
+        Bounds on the clipped vector, features or leaf: in the dual norm, and in l2 (infinite if
+        there is none).
     """
 
     slope: float | None
@@ -69,7 +68,7 @@ class LeafBounds:
         return self.bound_l2 if self.slope is None else self.slope * self.bound_l2
 
     def summand(self, domain: Geometry) -> ClippedVector | GlmGradient:
-        """Return what a round adds: a leaf, bounded as a product or as it is."""
+        """Return the summand of a round: a leaf bounded as a product, or as a whole."""
         d, q = domain.dimension, float(domain.dual_exponent)
         if self.slope is None:
             return ClippedVector(d, q, self.bound, self.bound_l2)
@@ -87,7 +86,7 @@ class LeafBounds:
 
 
 class View:
-    """A domain with sizes in the norm of another order, as losses ask for them."""
+    """A domain whose sizes are in the norm of another order, as losses require them."""
 
     def __init__(self, domain: Domain, order: float) -> None:
         self.domain, self.dimension, self.p = domain, domain.dimension, order
@@ -109,7 +108,7 @@ class View:
 
 
 class L1Geometry(View):
-    """A polytope in the geometry of l_1: what the learner's bounds are stated in, a box's too.
+    """A polytope in the l_1 geometry, in which the learner's bounds are stated, even for a box.
 
     Raises ``TypeError`` for a domain without listed or structured vertices.
     """
@@ -124,7 +123,7 @@ class L1Geometry(View):
         elif isinstance(domain, domains.VertexSet):
             self.vertices = len(domain.vertices)
         elif self.is_box:
-            self.vertices = 2  # a coordinate
+            self.vertices = 2  # each coordinate has two ends
         else:
             raise TypeError(
                 "domain must be an LpBall with p = 1, a Simplex, a Box or a VertexSet; "
@@ -133,8 +132,8 @@ class L1Geometry(View):
 
     def excess(self, selector: str) -> float:
         """Return a bound on the mean excess score of a private selection, in units of the scale."""
-        # Coordinates of a box are selected one by one, each between its two ends; sides of length 0
-        # have nothing to select.
+        # Coordinates of a box are selected one by one, each from its two ends. Sides of length 0
+        # need no selection.
         coordinates = int(self.domain.intrinsic_dimension) if self.is_box else 1
         return coordinates * mean_excess(self.vertices, selector)
 
@@ -142,14 +141,14 @@ class L1Geometry(View):
 def lossless_leaf_bounds(
     domain: Geometry, loss: Loss, weights: str, step_scale: float
 ) -> LeafBounds:
-    """Return the bounds that lose nothing while the declared bounds on the data hold.
+    """Return the bounds that have no effect on data within the declared bounds.
 
-    Those of the weights "paper" are the published ones.
+    With weights "paper", they are the published bounds.
     """
     check_undamped(loss)
     published = weights == "paper"
     if isinstance(loss, MarginLoss) and published:
-        # The published bound is on the whole leaf, features included.
+        # The published bound is on the whole leaf, including the features.
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
         return clip_bounds(loss, slope)
     if isinstance(loss, MarginLoss):
@@ -163,7 +162,7 @@ def lossless_leaf_bounds(
     dual = loss.leaf_bound
     if published or dual is None:
         dual = published_leaf_bound(domain, loss, step_scale)
-    # The leaf is clipped, not its two gradients: radial clipping of each is no contraction in
+    # We clip the leaf and not its two gradients, because radial clipping is not a contraction in
     # general norms (docs/privacy/leaf_bounds.md, "Losses given by gradients").
     return clip_bounds(loss, None, dual, loss.leaf_bound_l2)
 
@@ -174,7 +173,7 @@ def enforced_leaf_bounds(domain: Geometry, loss: Loss, bounds: AnyBounds) -> Lea
     Raises
     ------
     TypeError, ValueError
-        If they are not for this domain and loss.
+        If the bounds are not for this domain and loss.
     """
     if isinstance(bounds, VertexScores):
         leaf = LeafBounds(bounds.slope if loss.glm else None, bounds.leaf, bounds.leaf_l2)
@@ -199,7 +198,7 @@ def clip_bounds(
     dual: float | None = None,
     l2: float | None = None,
 ) -> LeafBounds:
-    """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
+    """Return the clipped vector: features, gradients of linear losses, or leaves."""
     if isinstance(loss, MarginLoss):
         dual, l2 = loss.feature_bound, loss.feature_bound_l2
     elif isinstance(loss, LinearLoss):
@@ -209,7 +208,7 @@ def clip_bounds(
 
 
 def second_moments(domain: Geometry, loss: SquaredLoss, weight: float) -> SecondMoments:
-    """Return the statistics of a squared loss's records, labels times `weight`."""
+    """Return the statistics of a squared loss's records, with labels times `weight`."""
     leaf = clip_bounds(loss)
     bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
     exponent = float(domain.dual_exponent)
@@ -219,7 +218,7 @@ def second_moments(domain: Geometry, loss: SquaredLoss, weight: float) -> Second
 def moments_and_loss(
     domain: Geometry, loss: SquaredLoss, weight: float, loss_weight: float
 ) -> MomentsAndLoss:
-    """Return these statistics with a squared loss that no decision of the domain exceeds."""
+    """Return these statistics, with a squared loss that no decision of the domain exceeds."""
     moments = second_moments(domain, loss, weight)
     largest = float(loss.margin_bound(domain)) + float(loss.label_bound)
     return MomentsAndLoss(
@@ -228,8 +227,8 @@ def moments_and_loss(
 
 
 def record_length(domain: Geometry, loss: Loss) -> float:
-    """Return the bound in l2 on a record's features, or on the gradient of a linear loss."""
-    # With slope 1 an emptied record moves the sum by the length of its features.
+    """Return the l2 bound on a record's features, or on the gradient of a linear loss."""
+    # With slope 1, emptying a record moves the sum by the length of its features.
     leaf = clip_bounds(loss, 1.0 if loss.glm else None)
     return leaf.summand(domain).movement(Neighbours("zero_out"))
 
@@ -237,14 +236,14 @@ def record_length(domain: Geometry, loss: Loss) -> float:
 def leader_summand(
     domain: Domain, loss: Loss, vector_scale: float | None = None
 ) -> SecondMoments | GlmGradient | ClippedVector:
-    """Return what a round adds to a leader's sums: a gradient, or a squared loss's statistics.
+    """Return the summand of a leader: a gradient, or the statistics of a squared loss.
 
     Parameters
     ----------
     domain, loss
         The problem; a generalised linear, linear or custom loss.
     vector_scale : float or None
-        Factor on the labels in the statistics; None is for gradients.
+        Factor on the labels in the statistics; None for gradients.
 
     Raises
     ------
@@ -266,7 +265,7 @@ def leader_summand(
 
 
 def steepest_slope(domain: Domain, loss: Loss) -> float:
-    """Return the largest l2 norm of a gradient that a leader sums."""
+    """Return the largest l2 norm of a gradient in a leader's sum."""
     return leader_summand(domain, loss).movement(Neighbours("zero_out"))
 
 

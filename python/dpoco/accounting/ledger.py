@@ -1,9 +1,9 @@
-"""One budget for many learners on the same data: charges are refused before they are spent.
+"""One budget for many learners on the same data; charges that exceed it are refused.
 
-Claim: a ledger admits a charge only if its sums stay within the limits of its currency, and hands
-out a learner only after its guarantee was admitted. Everything that the learners opened through it
-release is then together (epsilon, delta)-private, whichever learners are opened, with whichever
-parameters, in reaction to whatever was released before, and however their rounds interleave.
+Claim: a ledger admits a charge only if its sums stay within the limits of its currency, and returns
+a learner only after admitting its guarantee. Then all releases of the learners opened through it
+are together (epsilon, delta)-private, whichever learners are opened, whatever their parameters,
+however these choices react to earlier releases, and however the rounds of the learners interleave.
 
 Proof: ``docs/privacy/ledger.md``, with sources (filters: Rogers et al., 2016; Feldman and Zrnic,
 2021; Smith and Thakurta, 2022; interleaving: Lyu, 2022; Vadhan and Zhang, 2023; both: Haney et al.,
@@ -58,10 +58,10 @@ _CLAIMED: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _UNIT, _ANY_UNIT = "one round", "the unit of the first charge"
 _NOTHING = Spent(0.0, 0.0)
-_CLOSE = 1e-9  # roundings, of differences and between machines
+_CLOSE = 1e-9  # relative tolerance for rounding of differences and between machines
 _Opened = TypeVar("_Opened")
 
-# Name of a currency in prices, and how charges add up in it.
+# What is added up in each currency, in words.
 _AMOUNTS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
 _ADDS_UP = {
     "auto": "decided by the first charge",
@@ -92,28 +92,28 @@ _SO_FAR = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One charge, of a guarantee or of a ``dp_accounting`` event.
+    """One charge: a guarantee or a ``dp_accounting`` event.
 
     Attributes
     ----------
     label : str
         What the charge is for.
     change, view, unit : str
-        Of what is charged, as in `Guarantee`.
+        Change, view and unit of the charge, as in `Guarantee`.
     same_unit : bool
-        Whether the caller promises that this unit is the ledger's, in other words.
+        Whether the caller promises that this unit is the ledger's under another name.
     guarantee : Guarantee or None
-        None for an event.
+        The guarantee; None for an event.
     charged : Cost
-        Cost under `change`.
+        Cost for the change `change`.
     cost : Cost
         Cost for the ledger's change.
     condition : str
-        Under which its change and view count as the ledger's; may be empty.
+        Condition under which change and view count as the ledger's; may be empty.
     price : Spent
-        What it took of the ledger's sums.
+        Amounts added to the ledger's sums.
     way : str
-        How it was paid: by its "parts", or by its "point" (epsilon, delta).
+        Way of paying: by the "parts" of the loss, or by its "point" (epsilon, delta).
     """
 
     label: str
@@ -129,14 +129,14 @@ class Entry:
     way: str = "parts"
 
     def to_dict(self) -> Fields:
-        """Return a dictionary that JSON can carry, of what was charged."""
+        """Return a JSON-able dictionary of the charge."""
         own = {name: getattr(self, name) for name in _CLAIMED}
         stored = None if self.guarantee is None else self.guarantee.to_dict()
         cost = self.charged.to_dict() if self.guarantee is None else None
         return {"kind": _ENTRY, "version": _VERSION, **own, "guarantee": stored, "cost": cost}
 
     def text(self, currency: str) -> str:
-        """Return the charge and its price, as a report says it."""
+        """Return the charge and its price as text for a report."""
         point, price = f"epsilon = {self.cost.epsilon:.6g} at delta = {self.cost.delta:.3g}", ""
         if currency in ("gaussian", "renyi"):
             name = "mu^2" if currency == "gaussian" else "divergence"
@@ -217,19 +217,19 @@ class Ledger:
         if not (unit is None or isinstance(unit, str)):
             raise TypeError(f"unit must be a text; got {type(unit).__name__}")
         choice("currency", currency, ("auto", *CURRENCIES))
-        # Filters of the other currencies prove a positive delta only.
+        # The filters of the other currencies require a positive delta.
         if budget.delta == 0.0:
             if currency in ("gaussian", "renyi"):
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
-        Neighbours(relation, view)  # raises for what is none
+        Neighbours(relation, view)  # raises for an unknown relation or view
         self._budget, self._change, self._view, self._unit = budget, relation, view, unit
         self._currency: str = currency
         self._adaptive, self._side_share = adaptive, share
         if adaptive and currency in ("gaussian", "renyi"):
-            self._filter(currency)  # raises if it has no limit for this budget
+            self._filter(currency)  # raises if the currency has no limit for this budget
         self._entries: list[Entry] = []
-        self._main, self._side = Exact(), Exact()  # of the prices
+        self._main, self._side = Exact(), Exact()  # sums of the prices
         self._lock = threading.RLock()
         self._owner = os.getpid()
 
@@ -297,16 +297,16 @@ class Ledger:
                 return Budget._derived(epsilon, 0.0) if some else None
             rule, total = self._filter(self._currency), self._total()
             left = rule.limit.main - total.main
-            # A remainder of rounding size would be offered as a budget of which no charge is
-            # admitted.
+            # Do not offer a remainder of the size of rounding errors, because no charge would fit.
             if not left > _CLOSE * rule.limit.main:
                 return None
             if self._currency == "basic":
                 return Budget._derived(left, self._side_left())
-            # A mu-GDP mechanism has divergence order * mu^2 / 2: that much mu^2 is what is left.
+            # The divergence of a mu-GDP mechanism is order * mu^2 / 2, which gives the remaining
+            # mu^2.
             square = left if self._currency == "gaussian" else 2.0 * left / rule.order
             epsilon = gaussian_epsilon(math.sqrt(square) * (1.0 - _CLOSE), self._budget.delta)
-            epsilon = min(epsilon, self._budget.epsilon)  # infinite for budgets beyond all reason
+            epsilon = min(epsilon, self._budget.epsilon)  # infinite for absurdly large budgets
             return Budget._derived(epsilon, self._budget.delta) if epsilon > 0.0 else None
 
     def charge(
@@ -318,20 +318,20 @@ class Ledger:
         unit: str | None = None,
         same_unit: bool = False,
     ) -> Entry:
-        """Admit a charge, or raise before anything is spent.
+        """Admit a charge, or raise without spending anything.
 
         Parameters
         ----------
         item : Guarantee or dp_accounting.DpEvent
-            Guarantee or event of what is to be released; an event is read under
-            ``REPLACE_SPECIAL``.
+            Guarantee or event of the planned releases; an event is read under ``REPLACE_SPECIAL``.
         label : str
             What the charge is for.
         relation, unit : str, optional
-            Change of an event; default: the ledger's, like its view. A guarantee states its own.
+            Change and unit of an event; default: the ledger's, as for its view. A guarantee states
+            its own.
         same_unit : bool
-            Promise that the guarantee's unit is the ledger's unit in other words, for example "one
-            record" for "one round". It becomes a condition of the whole.
+            Promise that the guarantee's unit is the ledger's unit under another name, for example
+            "one record" for "one round". It becomes a condition of the ledger's guarantee.
 
         Returns
         -------
@@ -341,22 +341,22 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If the remaining budget does not pay for it; the ledger is unchanged.
+            If the remaining budget does not cover it. The ledger is unchanged.
         StateError
-            In a process forked from the ledger's.
+            In a process forked from the ledger's owner.
         ValueError
-            If the guarantee is about another unit, or does not cover what the ledger protects.
+            If the guarantee is about another unit, or does not cover the ledger's neighbours.
         """
         with self._spending():
             return self._enter(*self._admission(item, label, relation, unit, same_unit))
 
     def affordable(self, item: Guarantee | Event, *, same_unit: bool = False) -> bool:
-        """Return whether `charge` would admit it now.
+        """Return whether `charge` would admit this now.
 
         Parameters
         ----------
         item, same_unit
-            As of `charge`, and with the same errors but for `BudgetExceeded`.
+            See `charge`; the errors are the same except for `BudgetExceeded`.
         """
         with self._spending():
             try:
@@ -373,7 +373,7 @@ class Ledger:
         share: float = 1.0,
         same_unit: bool = False,
     ) -> _Opened:
-        """Build, charge and return the learner with the largest budget that the remainder pays for.
+        """Build, charge and return the learner with the largest budget that still fits.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ class Ledger:
         share : float
             Largest share of the remaining budget to use, in (0, 1].
         same_unit : bool
-            As for `charge`.
+            See `charge`.
 
         Returns
         -------
@@ -396,10 +396,9 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If none fits. A `CalibrationError` of `make` counts as "does not fit".
+            If no learner fits. A `CalibrationError` of `make` counts as "does not fit".
         RuntimeError
-            If `make` itself charged this ledger, which reduces what is left. That charge stays, and
-            no learner is handed out.
+            If `make` itself charged this ledger. That charge remains, and no learner is returned.
         """
         portion = real_float("share", share)
         if not 0.0 < portion <= 1.0:
@@ -410,8 +409,8 @@ class Ledger:
 
             def attempt(epsilon: float) -> tuple[_Opened, tuple[Entry, str]] | None:
                 try:
-                    # A caller's function may do anything, charge this ledger included; that is
-                    # looked for afterwards.
+                    # A caller's function may do anything, even charge this ledger, which is checked
+                    # afterwards.
                     learner: Any = make(Budget(epsilon, delta))
                     asked = (learner.guarantee, label, None, None, same_unit, portion)
                     return learner, self._admission(*asked)
@@ -429,12 +428,12 @@ class Ledger:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of all charges; for an adaptive ledger also of all future ones."""
+        """Guarantee of all charges; for an adaptive ledger, also of all future charges."""
         with self._reading():
             return self._sum_up(self._unit or _UNIT)
 
     def report(self) -> str:
-        """Return what was charged and what is left, in several lines."""
+        """Return the charges and the remaining budget, in several lines."""
         with self._reading():
             return self._text()
 
@@ -457,7 +456,7 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, record: Named) -> Ledger:
-        """Return the ledger written by `to_dict`, with every charge added up again.
+        """Return the ledger written by `to_dict`; all charges are added up again.
 
         Raises
         ------
@@ -470,7 +469,7 @@ class Ledger:
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
         check_types(body, {"entries": (list,), "ways": (list,)})
         rows, ways = body["entries"], body["ways"]
-        # The first charge decides unit and currency.
+        # The first charge decides the unit and the currency.
         open_ = body["unit"] is None or (body["adaptive"] and body["currency"] == "auto")
         if (rows and open_) or any(way not in WAYS for way in ways):
             raise StateError("malformed ledger record")
@@ -492,11 +491,11 @@ class Ledger:
         return cls.from_dict(of_json(text))
 
     def __reduce__(self) -> NoReturn:
-        """Raise: a copy would spend the same budget a second time."""
+        """Raise, because a copy would spend the same budget a second time."""
         raise TypeError("a ledger cannot be copied: store it with to_json, and continue it once")
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the ledger in one line."""
         return (
             f"<Ledger: {len(self.entries)} charges, {self.spent:.1%} of epsilon = "
             f"{self.budget.epsilon:.6g}, delta = {self.budget.delta:.6g} spent, "
@@ -512,7 +511,7 @@ class Ledger:
         return self.report()
 
     def _spending(self) -> AbstractContextManager[object]:
-        """Return the lock, or raise in a forked child, whose charges no other process would see."""
+        """Return the lock, or raise in a forked child: other processes would miss its charges."""
         if os.getpid() != self._owner:
             raise StateError(
                 "this ledger was inherited through fork: two processes would spend one budget; "
@@ -521,7 +520,7 @@ class Ledger:
         return self._lock
 
     def _reading(self) -> AbstractContextManager[object]:
-        """Return the lock; none in a forked child, where a thread that is gone may hold it."""
+        """Return the lock; in a forked child return none, because a lost thread may hold it."""
         return self._lock if os.getpid() == self._owner else nullcontext()
 
     # -- what is charged ---------------------------------------------------------------------------
@@ -535,7 +534,7 @@ class Ledger:
         same_unit: bool,
         share: float = 1.0,
     ) -> tuple[Entry, str]:
-        """Return the entry of a charge within `share` of what is left, and its currency, or raise.
+        """Return the entry and currency of a charge within `share` of the remainder, or raise.
 
         `relation` and `unit` are for events.
         """
@@ -543,7 +542,7 @@ class Ledger:
         if not isinstance(label, str) or not label.strip():
             raise ValueError("label must be a text that says what is charged")
         if isinstance(item, Guarantee):
-            if contradicts_itself(item):  # once stored, it would not be read again
+            if contradicts_itself(item):  # a stored ledger with it could not be read
                 raise ValueError("the guarantee's epsilon and its parameters contradict each other")
             return self._admit(self._entry(label, item, same_unit), share)
         words = unit if unit is not None else self._unit or _UNIT
@@ -552,9 +551,9 @@ class Ledger:
         return self._admit(entry, share)
 
     def _entry(self, label: str, g: Guarantee, same_unit: bool) -> Entry:
-        """Return the entry of a guarantee, which is not paid yet."""
+        """Return the entry of a guarantee, not yet paid."""
         known = g.stated
-        # A stated point at delta = 0 is itself a pure epsilon, if no tails are charged to it.
+        # At delta = 0, the stated epsilon is a pure epsilon if it has no charge for tails.
         if g.delta == 0.0 and g.loss.mass == 0.0:
             known = (*known, Pure(g.epsilon))
         cost = Cost(with_tails(least(*known), g.loss.mass), g.epsilon, g.delta)
@@ -564,7 +563,7 @@ class Ledger:
         self, label: str, change: str, view: str, unit: str, same_unit: bool,
         guarantee: Guarantee | None, charged: Cost,
     ) -> Entry:  # fmt: skip
-        """Return the entry with its cost for the ledger's change, and the condition in words.
+        """Return the entry with its cost for the ledger's change, and with the condition in words.
 
         Proof: docs/privacy/ledger.md, section "Change and view".
         """
@@ -574,8 +573,8 @@ class Ledger:
                 f"this ledger protects {self._unit!r}, the guarantee {unit!r}; "
                 "same_unit=True promises that they are the same"
             )
-        # Each view sees a function of what the next one sees: a wider guarantee covers a narrower
-        # ledger, never the reverse.
+        # Each view sees a function of what the next view sees. So a guarantee for a wider view
+        # covers a ledger for a narrower one, but not the reverse.
         if VIEWS.index(view) < VIEWS.index(self._view):
             raise ValueError(
                 f"a guarantee with view {view!r} does not cover a ledger with view "
@@ -583,11 +582,11 @@ class Ledger:
             )
         if view != self._view:
             conditions.append(say.VIEW_COVERS.format(more=view, fewer=self._view))
-        # From one record to another leads through the empty one: two changes.
+        # Replacing a record takes two changes: to the empty record and from it to another.
         if self._change == "replace" and change == "zero_out":
             cost = cost.double()
             conditions.append(say.DOUBLED)
-        # An empty round is a zero record, which is data like any other: one change.
+        # An empty round is a zero record, which is valid data: one change.
         elif self._change == "zero_out" and change == "replace":
             if view == "server":
                 raise ValueError(
@@ -599,8 +598,8 @@ class Ledger:
         return Entry(label, change, view, unit, same_unit, guarantee, charged, cost, condition)
 
     def _admit(self, entry: Entry, share: float = 1.0) -> tuple[Entry, str]:
-        """Return a charge with its price, and the currency that it is entered in, or raise."""
-        # Seeded noise is charged all the same: the sum is then not certified.
+        """Return a charge with its price and its currency, or raise."""
+        # Seeded noise is charged like other noise; the sum is then not certified.
         if entry.guarantee is not None and not entry.guarantee.private:
             raise BudgetExceeded(f"{entry.label!r} promises no privacy at all")
         try:
@@ -614,11 +613,11 @@ class Ledger:
             raise BudgetExceeded(f"{refusal}. {entry.condition}") from None
 
     def _choose_currency(self, entry: Entry, share: float) -> tuple[Entry, str]:
-        """Return the charge in the currency of which it takes the smallest share."""
+        """Return the charge in the currency in which it takes the smallest share."""
         open_ = self._currency == "auto"
         found: list[tuple[float, str, Spent, str]] = []
         refusals = []
-        # The first charge comes before all releases, so that it may decide the currency
+        # The first charge precedes all releases, so it may decide the currency
         # (docs/privacy/ledger.md, after Theorem 3).
         for currency in CURRENCIES if open_ else (self._currency,):
             try:
@@ -629,17 +628,17 @@ class Ledger:
             except CalibrationError:
                 if not open_:
                     raise
-                # a currency without a limit for this budget; "basic" always has one
+                # currencies without a limit for this budget; "basic" always has one
         if not found:
             raise refusals[0]
         _, currency, price, way = min(found)
         return replace(entry, price=price, way=way), currency
 
     def _price(self, entry: Entry, currency: str, share: float) -> tuple[Spent, str]:
-        """Return what the charge takes of the sums and how it is paid, or raise if it is much."""
+        """Return the price of a charge and the way of paying it, or raise if it exceeds `share`."""
         rule, total = self._filter(currency), self._total()
         left = Spent((rule.limit.main - total.main) * share, (rule.limit.side - total.side) * share)
-        # The rest is a rounded difference, so the sums themselves decide.
+        # The remainder is a rounded difference, so the sums themselves decide.
         way = rule.choose(entry.cost, Spent(left.main * (1.0 + _CLOSE), left.side * (1.0 + _CLOSE)))
         price = rule.prices(entry.cost)[way]
         fits = _within(self._total(price), rule.limit)
@@ -652,7 +651,7 @@ class Ledger:
         )  # fmt: skip
 
     def _check_plan(self, entry: Entry, share: float) -> None:
-        """Raise `BudgetExceeded` if all charges together cost more than a fixed plan has."""
+        """Raise `BudgetExceeded` if all charges together exceed the budget of a fixed plan."""
         delta, before = self._budget.delta, self._fixed_epsilon()
         epsilon = self._fixed_epsilon(entry)
         if not epsilon <= before + share * (self._budget.epsilon - before):
@@ -662,7 +661,7 @@ class Ledger:
             )
 
     def _enter(self, entry: Entry, currency: str) -> Entry:
-        """Add an admitted charge to the sums; the first one decides unit and currency."""
+        """Add an admitted charge to the sums; the first charge decides unit and currency."""
         self._entries.append(entry)
         self._main = self._main.plus(entry.price.main)
         self._side = self._side.plus(entry.price.side)
@@ -671,7 +670,7 @@ class Ledger:
         return entry
 
     def _restore(self, record: Named, way: str) -> None:
-        """Enter a charge that was admitted before, paid in the same way.
+        """Enter a charge that was admitted earlier, paid in the same way.
 
         Raises
         ------
@@ -684,7 +683,7 @@ class Ledger:
         body = read_record(record, kind=_ENTRY, version=_VERSION, fields=fields)
         check_types(body, _CLAIMED)
         own = {name: body[name] for name in _CLAIMED}
-        Neighbours(body["change"], body["view"])  # raises for what is none
+        Neighbours(body["change"], body["view"])  # raises for an unknown change or view
         if body["guarantee"] is None:
             cost = Cost.from_dict(body["cost"])
             entry = self._convert(**own, guarantee=None, charged=cost)
@@ -698,7 +697,7 @@ class Ledger:
             return
         rule = self._filter(self._currency)
         price = rule.prices(entry.cost)[way]
-        # Another machine may have rounded the prices otherwise.
+        # Another machine may have rounded the prices differently.
         if not _within(self._total(price), rule.limit, 1.0 + _CLOSE):
             raise BudgetExceeded(
                 f"{entry.label!r} exceeds the budget of the ledger it is stored in"
@@ -712,23 +711,23 @@ class Ledger:
         return make_filter(currency, self._budget, self._side_share)
 
     def _total(self, more: Spent | None = None) -> Spent:
-        """Return the sums over all entries, and over `more`."""
+        """Return the sums over all entries and `more`."""
         extra = Spent(0.0, 0.0) if more is None else more
         return Spent(float(self._main.plus(extra.main)), float(self._side.plus(extra.side)))
 
     def _side_left(self) -> float:
-        """Return what is left of delta on the side; all of the budget's in "basic"."""
+        """Return the remaining separate delta; in "basic", the remaining delta."""
         return max(0.0, self._filter(self._currency).limit.side - self._total().side)
 
     def _fixed_epsilon(self, *more: Entry) -> float:
-        """Return epsilon at the budget's delta, had all charges been fixed in advance."""
+        """Return epsilon at the budget's delta as if all charges had been fixed in advance."""
         costs = [entry.cost for entry in (*self._entries, *more)]
         return fixed_epsilon(costs, self._budget.delta)
 
     # -- statements about all charges --------------------------------------------------------------
 
     def _sum_up(self, unit: str) -> Guarantee:
-        """Return the guarantee of everything charged: a point, since no mechanism is behind it."""
+        """Return the guarantee of all charges: only epsilon and delta, without a mechanism."""
         entries = self._entries
         guarantees = [(entry.label, entry.guarantee) for entry in entries if entry.guarantee]
         labels = ", ".join(entry.label for entry in entries) or "nothing yet"
@@ -743,9 +742,9 @@ class Ledger:
             *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
         ]
         return Guarantee(
-            # The sum spent is no epsilon of an adaptive ledger: if charges react to releases, only
-            # the limits are proved (docs/privacy/ledger.md, "What the numbers of a running ledger
-            # mean").
+            # In an adaptive ledger, the spent sum does not prove an epsilon: if charges react to
+            # releases, only the limits are proved (docs/privacy/ledger.md, "What the numbers of a
+            # running ledger mean").
             epsilon=self._budget.epsilon if self._adaptive else self._fixed_epsilon(),
             delta=self._budget.delta,
             change=self._change,
@@ -788,7 +787,7 @@ class Ledger:
 
 
 def _share(amount: Spent, rule: Filter) -> float:
-    """Return the share of the limits that an amount takes."""
+    """Return the share of the limits that an amount uses."""
     main = amount.main / rule.limit.main
     if rule.currency == "basic" and rule.limit.side > 0.0:
         return max(main, amount.side / rule.limit.side)
@@ -796,14 +795,14 @@ def _share(amount: Spent, rule: Filter) -> float:
 
 
 def _within(amount: Spent, limit: Spent, factor: float = 1.0) -> bool:
-    """Return whether both sums of an amount keep to `factor` times the limits."""
+    """Return whether both sums of an amount are within `factor` times the limits."""
     return amount.main <= limit.main * factor and amount.side <= limit.side * factor
 
 
 def _upgrade_record(record: Named) -> Fields:
-    """Return a record whose one relation said both what changes and who looks, as two.
+    """Split the single relation of an old record into what changes and who observes.
 
-    A ledger for "joint" promised it of replaced data.
+    A ledger for "joint" is read as one for replaced data.
     """
     body = upgrade_version_1(record)
     if "change" in body and record.get("version") == 1:

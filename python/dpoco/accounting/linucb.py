@@ -1,12 +1,13 @@
 """Accounting of LinUCB on noisy statistics: joint differential privacy.
 
-Claim: data reach the arms' estimates only through one continual sum of the statistics
-(x x', a r x) of the arm chosen, zeros for all others, ||x||_2 <= X, |r| <= Y. With
-u = (a Y / X)^2, replacing one user's record (the context and the rewards of all arms, whatever arm
-it then leads to) moves a summand by at most D = sqrt(2) X^2 (1 + u/2) in Frobenius norm for u <= 2,
-else 2 X^2 sqrt(u); emptying it by at most X^2 sqrt(1 + u). So all released statistics are together
-mu-GDP with mu = D column_norm / sigma, and so are all actions shown to users other than the one
-whose record changed: each is a function of released values and that user's context.
+Claim: data reach the arms' estimates only through one continual sum of the statistics (x x', a r x)
+of the chosen arm, and zeros for all others, with ||x||_2 <= X, |r| <= Y. Let u = (a Y / X)^2.
+Replacing one user's record (the context and the rewards of all arms, whichever arm is then chosen)
+moves a summand by at most D = sqrt(2) X^2 (1 + u/2) in Frobenius norm for u <= 2, else 2 X^2
+sqrt(u); emptying it moves the summand by at most X^2 sqrt(1 + u). So all released statistics are
+together mu-GDP with mu = D column_norm / sigma. The same holds for all actions shown to users other
+than the one whose record changed, because each action is a function of released values and that
+user's context.
 
 Confidence and regret: let the reward of arm a for context x have mean <x, theta_a>,
 ||theta_a|| <= S, lie in [-Y, Y] and be conditionally R-subgaussian. Let tau be the largest standard
@@ -54,13 +55,13 @@ from dpoco.privacy.records import Description, limits
 
 __all__ = ["LinUCBForecast", "LinUCBPlan", "LinUCBTuning", "calibrate", "guarantee"]
 
-# Factor on the proven widths: earned more in all worlds of docs/bandits.md and on both bundled
-# streams. A bound on regret needs 1.
+# Default factor on the proven widths. This value earned more than a factor of 1 in all environments
+# of docs/bandits.md and on both bundled streams. A regret bound requires 1.
 EXPLORATION = 0.1
 
 
 def check_unit(name: str, value: float) -> float:
-    """Return a bound whose squares and ratios stay far from over- and underflow, or raise."""
+    """Return a bound whose squares and ratios cannot over- or underflow, or raise."""
     found = real_float(name, value)
     if not 1e-30 <= found <= 1e30:
         raise ValueError(f"{name} must be in [1e-30, 1e30]; got {found!r}")
@@ -80,13 +81,13 @@ class LinUCBTuning(Description):
     parameter_bound : float
         S: largest l2 norm of an arm's true coefficients.
     reward_noise : float
-        R: the rewards' deviation from their mean is R-subgaussian.
+        R: the deviations of the rewards from their means are R-subgaussian.
     failure : float
         alpha: probability that any confidence interval is wrong.
     exploration : float
         Factor on the confidence width.
     half_life : float or None
-        Rounds after which a record counts half; None: none is forgotten.
+        Rounds after which a record counts half; None means that no record is forgotten.
     """
 
     kind = "linucb_tuning"
@@ -100,7 +101,7 @@ class LinUCBTuning(Description):
     half_life: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse bounds out of range, and what is no probability."""
+        """Raise for bounds out of range, and for a `failure` that is not a probability."""
         super().__post_init__()
         for name in ("parameter_bound", "reward_noise"):
             check_unit(name, getattr(self, name))
@@ -110,19 +111,20 @@ class LinUCBTuning(Description):
 
 @dataclass(frozen=True)
 class LinUCBForecast(Description):
-    """Forecast of the arms.
+    """Forecast of LinUCB.
 
     Attributes
     ----------
     noise_dominates : bool
-        Whether the noise outweighs all that an arm's share of the rounds can gather.
+        Whether the noise outweighs all data that an arm can gather in its share of the rounds.
 
-        In the sums of r x: its length tau sqrt(d)/a, against S T X^2/(K d), that of isotropic
-        contexts with the largest coefficients. Or in the matrices: the margin on the diagonal is
-        more than twice T X^2/(K d). In all worlds of ``docs/bandits.md`` and ``docs/reproduce.md``
-        where that is so, regret is more than 95 % of that of uniform play; where it is not, less.
+        In the sums of r x, its length tau sqrt(d)/a is compared with S T X^2/(K d), the length for
+        isotropic contexts and the largest coefficients. In the matrices, the margin on the diagonal
+        is compared with twice T X^2/(K d). Noise dominates if either is larger. In all environments
+        of ``docs/bandits.md`` and ``docs/reproduce.md``, the regret is above 95 % of that of
+        uniform play if this is True, and below otherwise.
     regret_bound : float
-        Bound on the expected regret to the best arm of every round.
+        Bound on the expected regret against the best arm of every round.
     """
 
     kind = "linucb_forecast"
@@ -135,10 +137,10 @@ LinUCBPlan = Plan[GaussianSum, LinUCBTuning, LinUCBForecast]
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """The width behind the release of t rounds, without the exploration factor.
+    """The confidence width after the release of t rounds, without the exploration factor.
 
-    spread sqrt(log_term + dimension log(1 + t growth)) + bias; `margin` bounds the operator norm of
-    the noise in the matrix of an arm.
+    It is spread sqrt(log_term + dimension log(1 + t growth)) + bias. `margin` bounds the operator
+    norm of the noise in an arm's matrix.
     """
 
     margin: float
@@ -149,13 +151,13 @@ class Confidence:
     dimension: int
 
     def width(self, rounds: int) -> float:
-        """Return the width behind the release of `rounds` rounds."""
+        """Return the width after the release of `rounds` rounds."""
         information = self.log_term + self.dimension * math.log1p(rounds * self.growth)
         return self.spread * math.sqrt(information) + self.bias
 
 
 def read_moments(total: GaussianSum) -> SecondMoments:
-    """Return what a record adds to the statistics."""
+    """Return the summand of a record in the statistics."""
     if not isinstance(total.summand, SecondMoments):
         raise TypeError("plan must be a plan for LinUCB")
     return total.summand
@@ -163,7 +165,7 @@ def read_moments(total: GaussianSum) -> SecondMoments:
 
 @lru_cache(maxsize=256)
 def _worst_row(factor: AnyFactorisation, pushes: int, kept: float | None) -> float:
-    """Return the largest deviation of a sum, or of damped sums, in units of a draw."""
+    """Return the largest deviation of a sum, damped if `kept` is given, in units of a draw."""
     if kept is None:
         return continual_sum.worst_row_norm(factor, pushes)
     assert isinstance(factor, Buffered)
@@ -171,14 +173,14 @@ def _worst_row(factor: AnyFactorisation, pushes: int, kept: float | None) -> flo
 
 
 def _worst_noise(total: GaussianSum, own: LinUCBTuning, scale: float) -> float:
-    """Return the largest deviation of an entry of what arms are estimated from."""
+    """Return the largest deviation of an entry of the statistics behind the estimates."""
     return scale * _worst_row(
         total.factorisation, max(total.pushes, 1), kept_statistics(total, own)
     )
 
 
 def kept_statistics(total: GaussianSum, own: LinUCBTuning) -> float | None:
-    """Return what statistics count behind one more release; None if all of them count."""
+    """Return the factor on past statistics at each release; None if no record is forgotten."""
     return None if own.half_life is None else 0.5 ** (total.batch / own.half_life)
 
 
@@ -189,7 +191,7 @@ def bound_noise(total: GaussianSum, own: LinUCBTuning, scale: float) -> tuple[fl
     bounds, pushes = read_moments(total), max(total.pushes, 1)
     d, grid = bounds.dimension, continual_sum.release_grid(scale)
     deviation = _worst_noise(total, own, scale)
-    # A third of the failure is for matrices, a sixth for vectors, half for rewards
+    # A third of the failure probability is for matrices, a sixth for vectors, half for rewards
     # (docs/privacy/linucb.md, (a)).
     tail = math.sqrt(2.0 * math.log(6.0 * pushes * bounds.arms / own.failure))
     margin = deviation * (math.sqrt(2.0 * d) + tail) + 0.5 * grid * math.sqrt(0.5 * d * (d + 1))
@@ -199,10 +201,10 @@ def bound_noise(total: GaussianSum, own: LinUCBTuning, scale: float) -> tuple[fl
 def find_bias(
     total: GaussianSum, own: LinUCBTuning, scale: float, weight: float, rho: float | None
 ) -> float:
-    """Return the bias with another noise scale, reward weight and rho (None: the noise margin)."""
+    """Return the bias for another noise scale, reward weight and rho (None: the noise margin)."""
     margin, drift = bound_noise(total, own, scale)
-    # The regulariser then lies between the margin and three times of it (docs/privacy/linucb.md,
-    # "Defaults").
+    # The regulariser then lies between the margin and three times the margin
+    # (docs/privacy/linucb.md, "Defaults").
     rho = margin if rho is None else rho
     return own.parameter_bound * math.sqrt(rho + 2.0 * margin) + drift / (weight * math.sqrt(rho))
 
@@ -221,30 +223,30 @@ def find_confidence(total: GaussianSum, own: LinUCBTuning) -> Confidence:
 
 
 def find_leading_term(total: GaussianSum, own: LinUCBTuning) -> float:
-    """Return the bound on the regret where all confidence intervals hold, for exploration >= 1."""
+    """Return the regret bound if all confidence intervals hold, for exploration >= 1."""
     bounds = read_moments(total)
     q = bounds.features**2 / own.regularization
     entries = bounds.arms * bounds.dimension
     potential = entries * math.log1p(own.horizon * q / entries) * q / math.log1p(q)
-    # At most so many rounds have passed since the release that a decision is made from.
+    # At most this many rounds have passed since the release on which a decision is based.
     stale = 1.0 + (total.batch - 1) * q
     width = find_confidence(total, own).width(max(total.pushes, 1) * total.batch)
     return (1.0 + own.exploration) * width * math.sqrt(own.horizon * stale * potential)
 
 
 def largest_regret(bounds: SecondMoments, own: LinUCBTuning) -> float:
-    """Return what the regret of any play is at most: two means differ by 2 min(S X, Y)."""
+    """Return a regret bound for any play: two means differ by at most 2 min(S X, Y)."""
     return 2.0 * min(own.parameter_bound * bounds.features, bounds.label) * own.horizon
 
 
 def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str, float]]:
-    """Return the least proved bound on expected regret, and its terms."""
+    """Return the least proved bound on the expected regret, and its terms."""
     bounds = read_moments(total)
     if bounds.arms == 1:
         return 0.0, {}
     trivial = largest_regret(bounds, own)
-    # Narrower widths are no confidence intervals, and damped sums have no proof: only the trivial
-    # bound is left.
+    # Narrower widths are not confidence intervals, and there is no proof for damped sums, so only
+    # the trivial bound remains.
     if own.exploration >= 1.0 and own.half_life is None:
         terms = {
             "exploration": find_leading_term(total, own),
@@ -256,7 +258,7 @@ def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str
 
 
 def noise_dominates(total: GaussianSum, own: LinUCBTuning) -> bool:
-    """Return whether hardly any learning is to be expected: see `LinUCBForecast`."""
+    """Return whether hardly any learning is to be expected; see `LinUCBForecast`."""
     bounds = read_moments(total)
     noise = _worst_noise(total, own, total.scale) * math.sqrt(bounds.dimension) / bounds.weight
     rounds = min(own.horizon, math.inf if own.half_life is None else own.half_life / math.log(2.0))
@@ -266,22 +268,22 @@ def noise_dominates(total: GaussianSum, own: LinUCBTuning) -> bool:
 
 
 def make_plan(total: GaussianSum, own: LinUCBTuning) -> LinUCBPlan:
-    """Return the plan of statistics and what is made of them, with its forecast."""
+    """Return the plan of the statistics and their post-processing, with its forecast."""
     forecast = LinUCBForecast(noise_dominates(total, own), bound_regret(total, own)[0])
     return Plan(total, own, forecast)
 
 
-# Products are rounded in double precision; contexts are shrunk by more than that beforehand.
+# Products are rounded in double precision. Contexts are shrunk by this factor to compensate.
 ROUNDING = 1.0 + 1e-12
-# Candidates for u = (a Y / X)^2; beyond 2 the noise in the rewards falls no further.
+# Candidates for u = (a Y / X)^2. Beyond 2, the noise in the rewards does not fall further.
 _SHARES = tuple(2.0 ** (1.0 - 0.25 * i) for i in range(40))
-# Largest cost of a batch: of statistics that are a batch old, (b - 1) X^2 / rho in the square of
-# the bound on regret; at the start, before each arm has been released once, b K / T.
+# Largest costs of a batch: of statistics that are one batch old, (b - 1) X^2 / rho in the square of
+# the regret bound; and before the first release of each arm, b K / T.
 _STALE, _START = 0.1, 0.01
 _LARGEST_BATCH_BITS = 20
-_LONGEST = 2**20  # releases whose noise is computed one by one
-_FRESH = 16.0  # batches that a half-life has at least
-# The change that every bandit's guarantee covers.
+_LONGEST = 2**20  # largest number of releases whose noise is computed one by one
+_FRESH = 16.0  # least number of batches in a half-life
+# The change that the guarantee of a bandit covers.
 NEIGHBOURS = {"replace": "a user's record is replaced", "zero_out": "a record is emptied"}
 
 
@@ -306,38 +308,37 @@ def calibrate(
     numerics: str = release.DEFAULT_NUMERICS,
     participation: release.Returning | None = None,
 ) -> LinUCBPlan:
-    """Return the least noise that meets `budget`, and options that suit it.
+    """Return the least noise that meets `budget`, and suitable options.
 
     Parameters
     ----------
     arms, dimension : int
         K and d.
     horizon : int
-        Rounds T. None is refused: noise and confidence depend on their number.
+        Rounds T. None is refused, because noise and confidence widths depend on T.
     budget : Budget or None
         None adds no noise and gives no guarantee.
     context_bound, reward_bound, parameter_bound : float
         X, Y and S.
     reward_noise : float, optional
-        R; default Y, which holds for all rewards in [-Y, Y].
+        R; default Y, which is valid for all rewards in [-Y, Y].
     failure : float, optional
         alpha; default 1/T.
     exploration : float
-        Factor on the confidence width; below 1 nothing is proved about regret but that it is no
-        larger than of any play.
+        Factor on the confidence width. Below 1, only the trivial regret bound is proved.
     half_life : float, optional
-        Rounds after which a record counts half; by default none is forgotten.
+        Rounds after which a record counts half; by default no record is forgotten.
     batch : int, optional
-        Rounds per release; default: a power of two, as large as costs next to no regret. 1 without
+        Rounds per release; default: the largest power of two that hardly costs regret. 1 without
         noise.
     regularization : float, optional
-        rho; default: the noise margin, X^2 without noise.
+        rho; default: the noise margin, or X^2 without noise.
     reward_weight : float, optional
-        a; default: the narrowest confidence intervals.
+        a; default: the weight with the narrowest confidence intervals.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
-        None and "auto" take the least error: "blt_normalised".
+        None and "auto" take the sum with the least error: "blt_normalised".
     relation : {"replace", "zero_out"}
-        What happens to one user's record between neighbours.
+        Change of one user's record between neighbours.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
     participation : Participation, optional
@@ -383,14 +384,14 @@ def calibrate(
         total, own = problem.double()
     else:
         total, own = problem.tune(positive_int("batch", batch))
-    if problem.near.rounds > 1:  # the batch is chosen with the table's numbers
+    if problem.near.rounds > 1:  # the batch was chosen with tabulated parameters
         total, own = problem.tune(total.batch, searched=True)
     return make_plan(total, own)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Problem:
-    """Arguments of a calibration; rho and weight are None where they are to be found."""
+    """Arguments of a calibration; rho and weight are None if they are to be chosen."""
 
     summand: SecondMoments
     own: LinUCBTuning
@@ -402,10 +403,11 @@ class _Problem:
     numerics: str
 
     def double(self) -> tuple[GaussianSum, LinUCBTuning]:
-        """Return the largest batch by which little is lost; the first that fits.
+        """Return the plan with the largest batch of little cost, or the first that fits.
 
-        Little in the bound, of statistics that are a batch old, and at the start. The tails of many
-        releases may cost more than delta: then no small batch meets the budget.
+        Two costs count: in the regret bound, that of statistics one batch old; and that of the
+        start. The tails of many releases may cost more than delta, so that no small batch meets the
+        budget.
         """
         best: tuple[GaussianSum, LinUCBTuning] | None = None
         for b in (1 << bit for bit in range(_LARGEST_BATCH_BITS + 1)):
@@ -413,7 +415,7 @@ class _Problem:
                 following = self.tune(b)
             except CalibrationError:
                 if b == 1 << _LARGEST_BATCH_BITS or 2 * b >= self.own.horizon:
-                    raise  # a batch as long as the horizon would learn nothing
+                    raise  # with a batch as long as the horizon, nothing would be learned
                 continue
             stale = (b - 1) * self.summand.features**2 / following[1].regularization
             costly = stale > _STALE or b * self.summand.arms > _START * self.own.horizon
@@ -427,15 +429,15 @@ class _Problem:
         return best
 
     def tune(self, batch: int, searched: bool = False) -> tuple[GaussianSum, LinUCBTuning]:
-        """Return the least noise for this batch, and the ridge: the noise margin if none is asked.
+        """Return the least noise for this batch, and the ridge; its default is the noise margin.
 
-        `searched` plans the sum for people who come back.
+        `searched` searches the parameters of the sum for people who return.
         """
         own, budget, near = self.own, self.budget, self.near
-        # A search for each candidate batch would take long; the table's numbers rank batches as
-        # well.
+        # A search for each candidate batch would take long, and the tabulated parameters rank
+        # batches as well.
         planned = near if searched else Neighbours(near.change)
-        # A release behind the last round would inform no decision.
+        # A release after the last round would inform no decision.
         releases = (own.horizon - 1) // batch
         pushes = max(releases, 1)
         method: continual_sum.Method
@@ -449,12 +451,12 @@ class _Problem:
             method = known[0]
         plain = release.plain_sum(self.summand, method, releases, batch=batch)
         if budget is None or releases == 0:
-            # Without noise the weight has no effect, nor has anything without a release.
+            # Without noise, or without a release, the weight has no effect.
             return release.with_noise(plain, near, budget=None, numerics=self.numerics), own
         budget.require_delta()
 
         def noisy(weight: float) -> tuple[GaussianSum, LinUCBTuning]:
-            """Return the noise that this weight needs, and its ridge."""
+            """Return the noise for this weight, and the ridge."""
             weighed = replace(plain, summand=replace(self.summand, weight=weight))
             total = release.with_noise(weighed, near, budget=budget, numerics=self.numerics)
             margin, _ = bound_noise(total, own, total.scale)
@@ -462,7 +464,7 @@ class _Problem:
 
         if self.weight is not None:
             return noisy(self.weight)
-        # In plain numbers first: arithmetic makes the noise hardly larger than it is here.
+        # First estimate the noise in real numbers: the arithmetic makes it hardly larger.
         mu = charged_gaussian_mu(budget, plain.tails(exact=self.numerics != "float"))
         column = plain.factorisation.column(pushes, near, batch)
         units, ratio = self.summand.features**2, self.summand.features / self.summand.label
@@ -471,7 +473,7 @@ class _Problem:
             find_bias(plain, own, units * moved * column / mu, weight, self.rho)
             for weight, moved in zip(weights, _unit_movements(near.change), strict=True)
         ]
-        # A full plan takes longer than a bias: only weights close to the best have one.
+        # A full plan takes longer than a bias, so we only make plans for weights close to the best.
         close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
         return min(map(noisy, close), key=lambda found: find_confidence(*found).bias)
 
@@ -494,7 +496,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -506,7 +508,7 @@ def guarantee(
     Raises
     ------
     ValueError, TypeError
-        If the plan is for other sizes, or of another learner.
+        If the plan is for other sizes, or for another learner.
     """
     total, own = plan.mechanism, plan.tuning
     bounds = read_moments(total)
@@ -531,8 +533,8 @@ def guarantee(
     }
     return Guarantee.about(
         total,
-        # A user's own action depends openly on that user's context: the view is that of all others
-        # (docs/privacy/linucb.md).
+        # A user's own action openly depends on that user's context, so the view is that of all
+        # others (docs/privacy/linucb.md).
         Neighbours(relation, "others"),
         released=what,
         horizon=own.horizon,
@@ -552,7 +554,7 @@ def guarantee(
 def _check_sizes(
     bounds: SecondMoments, total: GaussianSum, own: LinUCBTuning, arms: int, dimension: int
 ) -> None:
-    """Raise `ValueError` unless a plan's statistics are those of so many arms and rounds."""
+    """Raise `ValueError` unless a plan's statistics are for this number of arms and rounds."""
     if (bounds.arms, bounds.dimension) != (arms, dimension):
         raise ValueError(
             f"the plan is for {bounds.arms} arms and dimension {bounds.dimension}; "

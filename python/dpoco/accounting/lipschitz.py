@@ -1,10 +1,10 @@
 """Accounting of Hedge on a net of decisions, for Lipschitz losses in one or two dimensions.
 
-Claim: data reach the decisions only through one continual sum of transformed values on the net,
-each round's of l2 distance at most D from any other's, enforced by bounding differences of values;
-hence all decisions together are mu-GDP with mu = D column_norm / sigma, also when the losses react
-to the decisions, and whether or not the losses are Lipschitz as declared. With one net point or one
-round they do not depend on the data at all. D of each transform:
+Claim: data reach the decisions only through one continual sum of transformed values on the net. The
+transformed values of any two rounds have l2 distance at most D, which is enforced by bounding
+differences of values. Hence all decisions together are mu-GDP with mu = D column_norm / sigma, even
+if the losses react to the decisions, and whether or not the losses are Lipschitz as declared. With
+one net point or one round, decisions do not depend on the data. For D of each transform, see
 `dpoco.privacy.mechanisms.nets.NetDifferences`.
 
 Proof: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
@@ -49,7 +49,7 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["NetPlan", "calibrate", "guarantee", "hedge_run"]
 
 TRANSFORMS = ("increments", "grid_laplacian", "parent")
-# The Toeplitz sum keeps all past draws: "auto" takes it only up to this many numbers.
+# The Toeplitz sum stores all past draws. "auto" uses it only up to this many numbers.
 _LARGEST_HISTORY = 2**22
 NEAR = Neighbours()
 
@@ -59,16 +59,16 @@ NetPlan = Plan[GaussianSum, HedgeTuning, RegretForecast]
 
 @dataclass(frozen=True)
 class _Setting:
-    """The problem, before net and sum are chosen.
+    """The problem before net and sum are chosen.
 
     Attributes
     ----------
     shape : NetShape
-        Of the domain.
+        Shape of the domain.
     lipschitz, horizon, transform, enforce, budget, learning_rate
-        As of `calibrate`.
+        See `calibrate`.
     near : Neighbours
-        Whom the noise is planned for.
+        Neighbouring streams for which the noise is planned.
     """
 
     shape: NetShape
@@ -81,31 +81,31 @@ class _Setting:
     near: Neighbours = NEAR
 
     def trivial(self, counts: tuple[int, ...]) -> bool:
-        """Return whether no decision depends on data: one point, or one round."""
+        """Return whether decisions do not depend on data: one point, or one round."""
         return not counts or self.horizon == 1
 
     def plan(self, counts: tuple[int, ...], method: Method) -> tuple[NetPlan, float]:
-        """Return the plan of one net and sum, and the bound to compare nets by."""
+        """Return the plan for a net and a sum, and the bound for comparing nets."""
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
         plain = release.plain_sum(net, method, self.horizon - 1)
         budget = None if self.trivial(counts) else self.budget
-        # Fields pass through transforms in doubles, so that integers would prove nothing more
-        # (docs/privacy/lattice.md, "What stays in doubles").
+        # The transforms use doubles, so integer sums would not prove more (docs/privacy/lattice.md,
+        # "What stays in doubles").
         total = release.with_noise(plain, self.near, budget=budget, numerics="float")
         run, eta = find_run(self.shape, total), self.learning_rate
         if eta is None:
             eta = run.best_learning_rate()
-            # Where (b) is too coarse to choose by, the rate of (a) serves better, though it is not
-            # proved here.
+            # If (b) is too coarse for a choice, the learning rate of (a) is better, although (a) is
+            # not proved here.
             if "trivial" in run.regret(eta).terms:
                 eta = run.best_learning_rate(True)
         regret = run.regret(eta)
-        # About other sums little is proved at all.
+        # For other sums, too little is proved to call learning futile.
         growing = continual_sum.method_name(total.factorisation) in continual_sum.GROWING
         futile = total.scale > 0.0 and growing and "trivial" in regret.terms
         forecast = RegretForecast(regret.scope, futile, regret.total, run.loss_range, None)
         rate = positive_float("learning_rate", eta)
-        # Nets are compared by (a) even where it is not proved: (b) is too coarse to choose by.
+        # Nets are compared by (a) even if it is not proved, because (b) is too coarse.
         bound = run.growing_regret(eta).total if run.points > 1 else 0.0
         return Plan(total, HedgeTuning(rate), forecast), bound
 
@@ -123,31 +123,31 @@ def calibrate(
     enforce: bool = True,
     participation: release.Returning | None = None,
 ) -> NetPlan:
-    """Return the least noise that meets `budget`, and net and learning rate of the least regret.
+    """Return the least noise that meets `budget`, with the net and rate of the least regret bound.
 
     Parameters
     ----------
     domain : Box, LpBall, Simplex or Polytope
-        Of one or two dimensions; axes of length 0 do not count.
+        One or two dimensions; axes of length 0 do not count.
     lipschitz : float
         G, per unit of Euclidean distance.
     horizon : int
-        Rounds. None is refused: the noise of every round depends on their number.
+        Rounds. None is refused, because the noise depends on the number of rounds.
     budget : Budget or None
         None adds no noise and gives no guarantee.
     resolution : int or tuple of int, optional
-        Points an axis, at least 2; None balances what the net misses against noise, up to 2^16
-        points on an interval and 2^8 an axis in the plane, where spacings are kept nearly equal.
-        At most 2^24 points, in the plane 2^12 an axis.
+        Points per axis, at least 2. None balances the error of the net against the noise, with up
+        to 2^16 points on an interval, and up to 2^8 per axis in the plane, where spacings are
+        nearly equal. At most 2^24 points, and in the plane 2^12 per axis.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         "auto": increments on one axis, grid_laplacian on two.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt_normalised" unless another is more
-        than 1 % better.
+        None and "auto" take the sum with the least regret bound: "blt_normalised" unless another is
+        more than 1 % better.
     learning_rate : float, optional
         eta, per unit of loss; None minimises the regret bound.
     enforce : bool
-        False leaves values as they are: the guarantee then rests on the losses being Lipschitz.
+        False leaves values unchanged. Then the guarantee assumes that the losses are Lipschitz.
     participation : Participation, optional
         How often one person may come; the budget then covers all these rounds.
 
@@ -171,7 +171,7 @@ def calibrate(
     if fixed or budget is None:
         methods = release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
     else:
-        # Trees are left out: (a) is not proved of their noise, which falls at times.
+        # Trees are left out: (a) is not proved for their noise, which sometimes falls.
         first, *_ = release.candidate_methods(None, max(rounds - 1, 1), budget, near)
         methods = (first, "toeplitz")
     if transform == "auto":
@@ -188,7 +188,7 @@ def calibrate(
     for net in nets:
         try:
             plans.append(setting.plan(net, first))
-        except CalibrationError:  # the tails of so many variates cost more than delta
+        except CalibrationError:  # the tails of so many variates exceed delta
             if not plans and net == nets[-1]:
                 raise
     best, _ = min(plans, key=lambda plan: plan[1])
@@ -211,7 +211,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def guarantee(
     Raises
     ------
     ValueError, TypeError
-        If net or transform do not fit the domain.
+        If the net or the transform does not fit the domain.
     """
     shape, total, net = net_shape(domain), plan.mechanism, read_net(plan)
     _check_net(shape, total, net)
@@ -239,13 +239,13 @@ def guarantee(
         "learning rate": eta,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
-    if "trivial" in regret.terms:  # nothing better is proved than of any decisions
+    if "trivial" in regret.terms:  # no bound is better than the one for any decisions
         details |= stated_regret(regret.total, regret.total)["details"]
     delta, trivial = stated_delta(budget, n), not counts or n == 1
     paper_epsilon = claimed = None
     if net.transform == "parent" and not trivial and total.scale > 0.0:
         column = total.factorisation.column(total.pushes)
-        # The source's own constant, which is too small: what it would state for this noise.
+        # The claim with the source's constant, which is too small, for this noise.
         believed = published_sensitivity(shape, counts, net.lipschitz) * column
         paper_epsilon = with_tails(Gaussian(believed / total.scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
@@ -269,18 +269,18 @@ def guarantee(
     )
     try:
         return check_claim(result)
-    except CalibrationError as lie:  # is stated next to what is proved
+    except CalibrationError as lie:  # the false claim is stated next to the proved statement
         return replace(result, conditions=(*result.conditions, str(lie)))
 
 
 def read_net(plan: NetPlan) -> NetDifferences:
-    """Return what is summed of the losses on the net."""
+    """Return the summand: differences of the losses on the net."""
     assert isinstance(plan.mechanism.summand, NetDifferences)
     return plan.mechanism.summand
 
 
 def hedge_run(domain: Domain, plan: NetPlan) -> HedgeRun:
-    """Return the run of Hedge on the net, which knows the regret of every learning rate."""
+    """Return the run of Hedge on the net, which computes the regret for every learning rate."""
     return find_run(net_shape(domain), plan.mechanism)
 
 
@@ -299,7 +299,7 @@ def find_run(shape: NetShape, total: GaussianSum) -> HedgeRun:
 
 
 def _check_net(shape: NetShape, total: GaussianSum, net: NetDifferences) -> None:
-    """Raise `ValueError` unless net and sum are those of a learner on a domain of this shape."""
+    """Raise `ValueError` unless net and sum belong to a learner on a domain of this shape."""
     checked_counts(shape, net.counts)
     checked_slope(shape, net.lipschitz)
     if net.sides != shape.sides:

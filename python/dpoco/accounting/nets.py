@@ -1,13 +1,13 @@
-"""Nets of decisions: the box that one fills, and what noise on transforms does to the values.
+"""Nets of decisions: their bounding boxes, and the effect of noise on transforms on the values.
 
-A set of decisions lies in its bounding box; losses are extended to the box by projecting, which
-keeps their Lipschitz constant. Sides of length 0 are left out. The simplex in two dimensions is a
-segment and gets its own net, along it.
+A set of decisions lies in its bounding box. Losses are extended to the box by projection, which
+preserves their Lipschitz constant. Sides of length 0 are left out. The simplex in two dimensions is
+a segment, and its net lies along it.
 
-White noise z of scale 1 on M l, M the transform, comes back as noise M^+ z on the values; regret
-needs two numbers of this Gaussian field: the radius of the smallest ball around its points (in mean
-square distance), from above, and E max of it. `dpoco.privacy.mechanisms.nets.NetDifferences`
-computes how far one loss moves M l.
+White noise z of scale 1 on M l, with M the transform, becomes noise M^+ z on the values. The regret
+depends on two numbers of this Gaussian field: an upper bound on the radius of the smallest ball
+around its points (in mean square distance), and E max of the field.
+`dpoco.privacy.mechanisms.nets.NetDifferences` computes how far one loss moves M l.
 
 Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
 "Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent
@@ -31,24 +31,24 @@ __all__ = ["NetShape", "NoiseField", "bounding_box", "candidate_nets", "checked_
            "noise_field", "published_sensitivity", "spacings"]  # fmt: skip
 
 LARGEST_NET = 2**24
-LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size
+LARGEST_SIDE = 2**12  # of a net in the plane, whose constants require matrices of this size
 
-# Largest cost of a round by default: noise, transform and a draw are linear in the
-# number of points, up to a logarithm.
+# Default limit on the cost of a round: noise, transform and a draw are linear in the number of
+# points, up to a logarithm.
 _LARGEST_LINE = 2**16
 _LARGEST_SIDE = 2**8
 
 
 @dataclass(frozen=True, slots=True)
 class NetShape:
-    """Lengths of the axes that a net extends along (0, 1 or 2), and the set's l2 diameter."""
+    """Lengths of the axes of a net (0, 1 or 2 axes), and the l2 diameter of the set."""
 
     sides: tuple[float, ...]
     diameter: float
 
 
 def bounding_box(domain: Domain) -> tuple[FloatArray, FloatArray]:
-    """Return lower and upper corner of the smallest box around `domain`."""
+    """Return the lower and the upper corner of the smallest box around `domain`."""
     if isinstance(domain, Box):
         return domain.lower, domain.upper
     if isinstance(domain, Polytope):
@@ -73,7 +73,7 @@ def net_shape(domain: Domain) -> NetShape:
     """
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-    # In its plane the segment would be a diagonal of a box, whose net has many points off it.
+    # In the plane, the segment would be a diagonal of a box, with many net points outside of it.
     if isinstance(domain, Simplex) and domain.dimension == 2:
         length = domain.scale * math.sqrt(2.0)
         return NetShape((length,), length)
@@ -87,7 +87,7 @@ def net_shape(domain: Domain) -> NetShape:
 
 
 def checked_counts(shape: NetShape, resolution: int | Sequence[int]) -> tuple[int, ...]:
-    """Return points an axis from an int for all axes or a sequence of ints, or raise."""
+    """Return points per axis from an int for all axes or a sequence of ints, or raise."""
     axes = len(shape.sides)
     if isinstance(resolution, Sequence) and not isinstance(resolution, (str, bytes)):
         if len(resolution) != axes:
@@ -105,7 +105,7 @@ def checked_counts(shape: NetShape, resolution: int | Sequence[int]) -> tuple[in
 
 
 def checked_slope(shape: NetShape, lipschitz: float) -> float:
-    """Return G, or raise if no loss of that slope over the shape can be computed with."""
+    """Return G, or raise if losses of this slope would overflow on the shape."""
     slope = positive_float("lipschitz", lipschitz)
     lengths = (min(shape.sides), shape.diameter) if shape.sides else ()
     if not all(1e-90 <= slope * length <= 1e90 for length in lengths):
@@ -114,9 +114,10 @@ def checked_slope(shape: NetShape, lipschitz: float) -> float:
 
 
 def candidate_nets(shape: NetShape, transform: str) -> list[tuple[int, ...]]:
-    """Return the numbers of points an axis to compare: sizes of small prime factors.
+    """Return the numbers of points per axis to compare, with small prime factors.
 
-    Two axes get nearly equal spacings, since the largest one decides how far the nearest point is.
+    Two axes get nearly equal spacings, because the largest spacing decides how far the nearest
+    point is.
     """
     if not shape.sides:
         return [()]
@@ -138,7 +139,7 @@ def candidate_nets(shape: NetShape, transform: str) -> list[tuple[int, ...]]:
 def _smooth(largest: int) -> list[int]:
     """Return 2^a, 3 2^a and 5 2^a up to `largest`, at least 2, increasing."""
     powers = [2**a for a in range(largest.bit_length())]
-    # The transforms are fast for sizes of small prime factors.
+    # The transforms are fast for sizes with small prime factors.
     return sorted({m * p for m in (1, 3, 5) for p in powers if 2 <= m * p <= largest})
 
 
@@ -149,15 +150,15 @@ def spacings(shape: NetShape, counts: tuple[int, ...]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NoiseField:
-    """Effect of noise of scale 1 on the transform on the values of a net.
+    """Effect on the values of a net of noise of scale 1 on the transform.
 
     Attributes
     ----------
     radius : float
-        An upper bound on the root of max_w (sum_j w_j v_jj - w' v w) over the simplex, v the
-        covariance of the values: the radius of the smallest ball that holds all points.
+        Upper bound on the root of max_w (sum_j w_j v_jj - w' v w) over the simplex, with v the
+        covariance of the values. It is the radius of the smallest ball that contains all points.
     maximum : float
-        An upper bound on E max over the points.
+        Upper bound on E max over the points.
     """
 
     radius: float
@@ -165,14 +166,14 @@ class NoiseField:
 
 
 def count_levels(counts: tuple[int, ...]) -> int:
-    """Return k for 2^k + 1 points an axis."""
+    """Return k for 2^k + 1 points per axis."""
     return (counts[0] - 1).bit_length() - 1
 
 
 def discretisation(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
-    """Return the largest loss a round adds by playing on the net: G times half a cell's diagonal.
+    """Return the loss per round from playing on the net: G times half a cell's diagonal.
 
-    Some net point is that near to any point of the box, and projecting does not expand.
+    Every point of the box has a net point at this distance, and projection does not increase it.
     """
     return 0.5 * lipschitz * math.hypot(*spacings(shape, counts))
 
@@ -180,14 +181,14 @@ def discretisation(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -
 def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
     """Return the parent transform's sensitivity as published: sqrt(C_d) G D.
 
-    C_1 = 1 and C_2 = 2 (k + 1), D the diameter of the decision set.
+    C_1 = 1 and C_2 = 2 (k + 1); D is the diameter of the decision set.
     """
     constant = 1.0 if len(counts) == 1 else 2.0 * (count_levels(counts) + 1.0)
     return math.sqrt(constant) * lipschitz * shape.diameter
 
 
 def noise_field(transform: str, counts: tuple[int, ...]) -> NoiseField:
-    """Return the constants of the noise; O(n_1 n_2 (n_1 + n_2)) for a grid, once."""
+    """Return the constants of the noise; O(n_1 n_2 (n_1 + n_2)) for a grid, cached."""
     if transform == "increments":
         return _walk(counts[0])
     if transform == "grid_laplacian":
@@ -199,8 +200,8 @@ def noise_field(transform: str, counts: tuple[int, ...]) -> NoiseField:
 def _walk(points: int) -> NoiseField:
     """Return the constants of a random walk of points - 1 standard normal steps.
 
-    The middle of its two ends is at mean square distance (points - 1)/4 from all. By Spitzer's
-    identity E max(0, S_1, ..., S_m) = sum_k E max(S_k, 0)/k.
+    The middle of its two ends has mean square distance (points - 1)/4 from all points. By Spitzer's
+    identity, E max(0, S_1, ..., S_m) = sum_k E max(S_k, 0)/k.
     """
     steps = points - 1
     maximum = float(np.sum(np.arange(1, steps + 1) ** -0.5)) / math.sqrt(2.0 * math.pi)
@@ -209,26 +210,26 @@ def _walk(points: int) -> NoiseField:
 
 @lru_cache(maxsize=256)
 def _grid(down: int, across: int) -> NoiseField:
-    """Return the constants of a grid's field, whose noise may be shifted by any common variable.
+    """Return the constants of a grid's field; a common random shift of its noise is allowed.
 
-    Least mean square distances are those from the mean of the four corners. The bound on E max is
-    best with the field measured from a point on the way there.
+    The mean square distances are least from the mean of the four corners. The bound on E max is
+    best if the field is measured from a point on the way there.
     """
     variances, from_corners, offset = grid_variances(down, across)
-    # Any share gives a bound, since a common shift does not change E max
+    # Any share gives a valid bound, because a common shift does not change E max
     # (docs/privacy/lipschitz.md, "Noise of the values").
     corner_share = 0.3
     between = (1.0 - corner_share) * variances + corner_share * from_corners
     between -= corner_share * (1.0 - corner_share) * offset
     counts = np.outer(_twice(down), _twice(across)).ravel()
-    quarter = (slice((down + 1) // 2), slice((across + 1) // 2))  # all are symmetric
+    quarter = (slice((down + 1) // 2), slice((across + 1) // 2))  # enough by symmetry
     maximum = min(_soft_maximum(v[quarter].ravel(), counts) for v in (variances, between))
     radius = math.sqrt(min(float(variances.max()), float(from_corners.max())))
     return NoiseField(radius, maximum)
 
 
 def _twice(n: int) -> FloatArray:
-    """Return how many of n points in a row each of the first half stands for."""
+    """Return, for the first half of n points in a row, the number of symmetric points of each."""
     counts = np.full((n + 1) // 2, 2.0)
     if n % 2 == 1:
         counts[-1] = 1.0
@@ -238,14 +239,14 @@ def _twice(n: int) -> FloatArray:
 def grid_variances(down: int, across: int) -> tuple[FloatArray, FloatArray, float]:
     """Return variances of the values of a grid, shape (down, across), from white coefficients.
 
-    First those of the field itself, whose values add up to 0: the diagonal of the pseudo-inverse
-    of the grid's Laplacian. Then those of its differences to the mean of its four corners, and the
-    variance of that mean.
+    The first result is the variances of the field itself, whose values sum to 0: the diagonal of
+    the pseudo-inverse of the grid's Laplacian. The others are the variances of its differences to
+    the mean of its four corners, and the variance of this mean.
     """
     waves_down, values_down = _path(down)
     waves_across, values_across = _path(across)
     eigenvalues = values_down[:, None] + values_across[None, :]
-    # The constant vector has no transform: values are known up to a common shift.
+    # The constant vector has no transform, because values are only known up to a common shift.
     eigenvalues[0, 0] = np.inf
     inverse = 1.0 / eigenvalues
     variances: FloatArray = (waves_down**2) @ inverse @ (waves_across**2).T
@@ -258,7 +259,7 @@ def grid_variances(down: int, across: int) -> tuple[FloatArray, FloatArray, floa
 
 
 def _path(n: int) -> tuple[FloatArray, FloatArray]:
-    """Return eigenvectors (columns) and eigenvalues of the Laplacian of a path of n points."""
+    """Return the eigenvectors (columns) and eigenvalues of the Laplacian of a path of n points."""
     frequencies = np.arange(n) / n
     waves = np.sqrt(2.0 / n) * np.cos(np.pi * frequencies * (np.arange(n)[:, None] + 0.5))
     waves[:, 0] = math.sqrt(1.0 / n)
@@ -267,9 +268,9 @@ def _path(n: int) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=64)
 def _parent(levels: int, axes: int) -> NoiseField:
-    """Return the constants of the parent transform: a point's variance is its depth.
+    """Return the constants of the parent transform, where a point's variance is its depth.
 
-    The depth is the number of bits set in its index, or in either of its two indices.
+    The depth is the number of bits set in the point's index, or in either of its two indices.
     """
     depths = np.arange(levels + 2.0)
     counts = np.zeros(levels + 2)
@@ -278,8 +279,8 @@ def _parent(levels: int, axes: int) -> NoiseField:
         counts[: levels + 1] = choose
         counts[1] += 1.0  # the far end, 2^k
     else:
-        # Bits of a pair below 2^k: none set, or any of three ways. On the two far edges the bit
-        # 2^k is set besides those of the other index.
+        # A pair of bits below 2^k can be set in three ways, or not at all. On the two far edges,
+        # bit 2^k is set besides the bits of the other index.
         counts[: levels + 1] = [c * 3.0**m for m, c in enumerate(choose)]
         counts[1:] += 2.0 * np.array(choose)
         counts[1] += 1.0  # the far corner
@@ -288,12 +289,13 @@ def _parent(levels: int, axes: int) -> NoiseField:
 
 
 def _soft_maximum(variances: FloatArray, counts: FloatArray) -> float:
-    """Return an upper bound on E max of centred normal variables, whatever their correlations.
+    """Return an upper bound on E max of centred normal variables with any correlations.
 
-    E max <= log(sum_j exp(b^2 v_j/2))/b for every b > 0, by Jensen; the best of a fine grid of b.
+    By Jensen's inequality, E max <= log(sum_j exp(b^2 v_j/2))/b for every b > 0. We take the best b
+    of a fine grid.
     """
     top = float(variances[counts > 0.0].max())
-    # The best b for equal variances; every other b is valid.
+    # The best b for equal variances; every other b is also valid.
     usual = math.sqrt(2.0 * math.log(float(counts.sum())) / top)
     best = math.inf
     for b in usual * np.geomspace(0.5, 3.0, 48):
