@@ -4,13 +4,13 @@ Claim: let delta(e) be the curve of a guarantee and P, Q the laws of the release
 streams. Then
 
 * an attacker for whom the first stream has probability pi <= 1/2 guesses right with probability at
-most 1 - pi + pi delta(log((1 - pi) / pi)); for pi > 1/2, replace pi by 1 - pi;
+  most 1 - pi + pi delta(log((1 - pi) / pi)); for pi > 1/2, replace pi by 1 - pi;
 * a test with false-alarm probability a has power at most
   min(delta(e) + exp(e) a, 1 - exp(-e) (1 - delta(e) - a)), for every e >= 0;
 * the odds of the true stream rise by a factor above 2 exp(e) with probability at most 2 delta(e);
-if delta(e) = 0, they never rise by more than exp(e);
+  if delta(e) = 0, they never rise by more than exp(e);
 * for k changed units the curve is that of k mu, k^2 rho or k epsilon, and the releases are (k e,
-delta(e) (exp(k e) - 1) / (exp(e) - 1))-private for every e > 0.
+  delta(e) (exp(k e) - 1) / (exp(e) - 1))-private for every e > 0.
 
 Proof: ``docs/privacy/explanations.md``. Sources: Kairouz, Oh and Viswanath (2015) and Dong, Roth
 and Su (2022) for tests; Bun and Steinke (2016) for groups under zCDP.

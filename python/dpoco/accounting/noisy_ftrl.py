@@ -1,11 +1,11 @@
 """Accounting of the leader on noisy sums (DP-FTRL).
 
-Claim: data reach the decisions only through one continual sum of vectors with a sensitivity D in
-l2, enforced by clipping; hence all decisions together are mu-GDP with mu = D column_norm / sigma,
-also when the stream reacts to the decisions. For gradients of l2 norm at most G, D = 2 G. For the
-statistics (x x', a y x) of squared losses with ||x||_2 <= B, |y| <= Y and u = (a Y / B)^2,
-D = sqrt(2) B^2 (1 + u/2) if u <= 2, else 2 B^2 sqrt(u). Emptying a round gives G and
-B^2 sqrt(1 + u).
+Claim: data reach the decisions only through one continual sum of vectors with sensitivity D in l2,
+which is enforced by clipping. Hence all decisions together are mu-GDP with mu = D column_norm /
+sigma, even if the stream reacts to the decisions. For gradients of l2 norm at most G, D = 2 G. For
+the statistics (x x', a y x) of squared losses with ||x||_2 <= B, |y| <= Y and u = (a Y / B)^2, D =
+sqrt(2) B^2 (1 + u/2) if u <= 2, else 2 B^2 sqrt(u). For emptying a round, D is G and B^2 sqrt(1 +
+u), respectively.
 
 Proof: ``docs/privacy/noisy_ftrl.md``. Source: Kairouz, McMahan, Song, Thakkar, Thakurta and Xu,
 "Practical and private (deep) learning without sampling or shuffling" (2021), with exact Gaussian
@@ -71,7 +71,7 @@ __all__ = ["LeaderPlan", "best_vector_scale", "calibrate", "guarantee", "loss_de
            "loss_memory", "read_candidates", "read_ridge", "read_statistics"]  # fmt: skip
 
 STEPS = ("predicted",)
-LOSS_SHARE = 0.25  # the range of a published loss in the sum, in largest distances of statistics
+LOSS_SHARE = 0.25  # range of a published loss, as a share of the statistics' largest distance
 
 
 def calibrate(
@@ -91,7 +91,7 @@ def calibrate(
     numerics: str = DEFAULT_NUMERICS,
     participation: Returning | None = None,
 ) -> LeaderPlan:
-    """Return the least noise that meets `budget`, and the step size of the least regret bound.
+    """Return the least noise that meets `budget`, with the step size of the least regret bound.
 
     Parameters
     ----------
@@ -102,19 +102,19 @@ def calibrate(
     budget : Budget or None
         None adds no noise and gives no guarantee.
     statistics : {"gradient", "quadratic"}
-        What is summed; "quadratic" is for `SquaredLoss`.
+        Statistics to sum; "quadratic" is for `SquaredLoss`.
     sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt_normalised" unless another is more
-        than 1 % better; and "toeplitz" for quadratic statistics.
+        None and "auto" take the sum with the least regret bound: "blt_normalised" unless another is
+        more than 1 % better. For quadratic statistics they take "toeplitz".
     step_size : float or "predicted", optional
-        eta; None minimises the regret bound, "predicted" the predicted regret: see
-        `dpoco.oco.NoisyFTRL`. Quadratic statistics have none.
+        eta. None minimises the regret bound, and "predicted" the predicted regret: see
+        `dpoco.oco.NoisyFTRL`. Quadratic statistics have no step size.
     batch : int, optional
-        Rounds per decision, by default 1; with quadratic statistics of the first one, see there.
+        Rounds per decision, by default 1; for quadratic statistics, rounds of the first decision.
     half_life, ridge : float or "auto", optional
-        Of quadratic statistics: see `dpoco.oco.NoisyFTRL`.
+        For quadratic statistics: see `dpoco.oco.NoisyFTRL`.
     running_loss : bool
-        Whether the losses of the decisions played are summed.
+        Whether the losses of the played decisions are also summed.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -148,8 +148,8 @@ def calibrate(
     if running_loss:
         summand = _with_loss(domain, loss, summand, near)
     forgets = half_life is not None or ridge is not None
-    # Minimisers of sums over the whole past do not run away, however long a batch is: growing ones
-    # need some 40 sums in 10^5 rounds (docs/privacy/noisy_ftrl.md, "Algorithm").
+    # Minimisers of sums over the whole past stay bounded, however long a batch is. Growing batches
+    # need about 40 sums for 10^5 rounds (docs/privacy/noisy_ftrl.md, "Algorithm").
     growth = None if scale is None else "quarter"
     methods: tuple[Method, ...] | None = None
     if forgets:
@@ -161,7 +161,7 @@ def calibrate(
             batch = plan_batch(hidden, memory, horizon, growth)
     elif batch is None:
         batch = 1 if scale is None else _first_batch(domain, loss, summand, near, horizon, budget)
-    # A plain int: a bool of NumPy's in the forecast could not be stored.
+    # A plain int, because a NumPy bool in the forecast could not be stored.
     batch = positive_int("batch", batch, maximum=n)
     pushes = updates(growth, batch, n)
     if forgets:
@@ -170,7 +170,7 @@ def calibrate(
         methods = (damped_sum(pushes, near, batch, memory, last),)
     elif scale is not None and sum_method in (None, "auto"):
         sum_method = "toeplitz"  # there are few sums
-    # Of an unknown horizon sums are planned for 10^9 rounds, of which levels gain nothing.
+    # For an unknown horizon, sums are planned for 10^9 rounds, where levels do not help.
     known = None if horizon is None else pushes
     for method in methods or candidate_methods(sum_method, known, budget, near, batch):
         plain = plain_sum(summand, method, pushes, batch=batch, growth=growth)
@@ -184,12 +184,12 @@ def calibrate(
             fixed = step_size is not None and not isinstance(step_size, str)
             eta = positive_float("step_size", step_size) if fixed else run.best_step()
         regret = bound_regret(domain, loss, run, scale, eta, forgets)
-        # The first candidate is the default; another must be clearly better.
+        # The first candidate is the default; another candidate must be clearly better.
         if best is None or regret.total < 0.99 * best[-1].total:
             best = total, run, eta, regret
     assert best is not None
     total, run, eta, regret = best
-    if isinstance(step_size, str):  # of the sum that the default has, too
+    if isinstance(step_size, str):  # the same step size as for the default sum
         eta = run.predicted_step(domain, loss)
         regret = run.regret(eta)
     tuning = LeaderTuning(n, eta, half_life, ridge)
@@ -199,7 +199,7 @@ def calibrate(
 def _hidden_rounds(
     domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours, budget: Budget | None
 ) -> float:
-    """Return about how many rounds weigh as much as the noise of one release of a damped sum."""
+    """Return about how many rounds weigh as much as the noise of one damped release."""
     if budget is None:
         return 0.0
     noise: float = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
@@ -215,10 +215,10 @@ def _first_batch(
     horizon: int | None,
     budget: Budget | None,
 ) -> int:
-    """Return so many rounds that noise has the upper hand until their end."""
+    """Return a first batch so long that noise dominates until its end."""
     if budget is None:
         return 1
-    # Lengths of batches are public, so that only public numbers may decide them
+    # The lengths of batches are public, so they may only depend on public numbers
     # (docs/privacy/noisy_ftrl.md).
     length = gaussian_mu(budget.epsilon, budget.delta) * record_length(domain, loss) ** 2
     rounds = round(0.4 * math.sqrt(domain.dimension) * summand.movement(near) / length)
@@ -235,7 +235,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -274,24 +274,24 @@ def guarantee(
 
 
 def _with_loss(domain: Domain, loss: Loss, summand: AnySummand, near: Neighbours) -> MomentsAndLoss:
-    """Return statistics with a loss to be published: noise grows by 3 %."""
+    """Return the statistics with a loss to be published, which increases the noise by 3 %."""
     if not isinstance(summand, SecondMoments):
         raise ValueError("running_loss is an option of statistics='quadratic'")
     assert isinstance(loss, SquaredLoss)
     plain = moments_and_loss(domain, loss, summand.weight, 1.0)
-    # A quarter of the distance makes the noise sqrt(1 + 1/16) times as large
+    # A quarter of the distance makes the noise sqrt(1 + 1/16) times larger
     # (docs/privacy/forgetting.md).
     share = LOSS_SHARE * summand.movement(near) / plain.largest_loss
     return replace(plain, loss_weight=share)
 
 
 def read_statistics(plan: LeaderPlan) -> str:
-    """Return what is summed: "gradient", or "quadratic" statistics."""
+    """Return the kind of the summed statistics: "gradient" or "quadratic"."""
     return "quadratic" if isinstance(plan.mechanism.summand, SecondMoments) else "gradient"
 
 
 def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
-    """Raise `ValueError` unless a plan's bounds, sums and steps are those of such a learner."""
+    """Raise `ValueError` unless a plan's bounds, sums and steps belong to such a learner."""
     total, tuning = plan.mechanism, plan.tuning
     own = total.summand
     weight = own.weight if isinstance(own, SecondMoments) else None
@@ -299,11 +299,11 @@ def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
     if isinstance(own, MomentsAndLoss):
         assert isinstance(loss, SquaredLoss)
         known = moments_and_loss(domain, loss, own.weight, own.loss_weight)
-    # Compared exactly: the plan's bounds are what the engine enforces, so that a plan for other
-    # bounds would state the guarantee of another learner.
+    # Compared exactly: the engine enforces the plan's bounds, so a plan with other bounds would
+    # state the guarantee of another learner.
     if own != known:
         raise ValueError("the plan's bounds are not those of this domain and loss")
-    # Lengths of batches are public and follow from the plan: a file could claim others.
+    # The lengths of batches are public and follow from the plan, but a file could claim others.
     growth = None
     if weight is not None:
         forgets = tuning.forgets
@@ -317,23 +317,24 @@ def _check_plan(domain: Domain, loss: Loss, plan: LeaderPlan) -> None:
 
 
 def best_vector_scale(domain: Domain, loss: SquaredLoss, relation: str) -> float:
-    """Return the a of (x x', a y x) at which a gradient's noise is least, in mean square.
+    """Return the a of (x x', a y x) with the least mean square noise in a gradient.
 
-    At the point of the domain farthest from the origin, at distance h: the mean square is
-    proportional to D(a)^2 (h^2 (d + 1)/2 + d/a^2); its minimiser in u = (a Y / B)^2 is
-    sqrt(k) for "zero_out", k = 2 d Y^2 / ((d + 1) h^2 B^2), and (sqrt(k^2 + 16 k) - k)/4 otherwise.
+    The gradient is taken at the point of the domain farthest from the origin, at distance h. Its
+    mean square noise is proportional to D(a)^2 (h^2 (d + 1)/2 + d/a^2). The minimiser in u = (a Y /
+    B)^2 is sqrt(k) for "zero_out", with k = 2 d Y^2 / ((d + 1) h^2 B^2), and (sqrt(k^2 + 16 k) -
+    k)/4 otherwise.
     """
     length, label = record_length(domain, loss), float(loss.label_bound)
     reach = max(float(domain.max_norm(2.0)), 1e-6 * label / length)  # a domain {0} has h = 0
     d = domain.dimension
     k = 2.0 * d / (d + 1.0) * (label / (reach * length)) ** 2
-    # 4k / (sqrt(k^2 + 16k) + k) is the same and does not cancel.
+    # 4k / (sqrt(k^2 + 16k) + k) is equal and avoids cancellation.
     u = math.sqrt(k) if relation == "zero_out" else 4.0 * k / (math.sqrt(k * k + 16.0 * k) + k)
     return math.sqrt(u) * length / label
 
 
 def _check_statistics(loss: Loss, statistics: str) -> str:
-    """Return `statistics` if they describe the loss; `ValueError` if not."""
+    """Return `statistics` if they suit the loss; raise `ValueError` otherwise."""
     choice("statistics", statistics, STATISTICS)
     if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
         raise ValueError(f"statistics 'quadratic' need a SquaredLoss; got {type(loss).__name__}")

@@ -1,20 +1,20 @@
-"""Plans of leaders on noisy sums: their regret, the best step, what is made of the sums.
+"""Plans of leaders on noisy sums: regret, the best step, and post-processing of the sums.
 
 Claim, with A = G^2 times the sum of the squared block lengths, s_k the standard deviation of the
-noise after block k, K blocks, and w the Gaussian width of the centred domain:
+noise after block k, K the number of blocks, and w the Gaussian width of the centred domain:
 
 (a) linear losses fixed in advance, s_k non-decreasing: E Reg <= R^2/(2 eta) + eta A/2 + N with
     N = eta n s^2/2 if eta n s <= w, else w s - w^2/(2 eta n), s = s_{K-1};
 (b) convex losses, chosen adaptively: E Reg <= R^2/(2 eta) + eta A/2 + eta G sum_t E||noise_t||;
-(c) G D T, always; it is all that is claimed of quadratic statistics, but for
-(d) records of one law that leave no direction out: see `Ridge`.
+(c) G D T, always. For quadratic statistics only (c) is claimed, except for
+(d) records of one law that cover all directions: see `Ridge`.
 
-The rounding of released sums to a grid adds eta G (T - m) times half the grid's diagonal to (a)
-and (b).
+Rounding released sums to a grid adds eta G (T - m) times half the grid's diagonal to (a) and (b).
 
-The predicted step is no bound: it counts the regularisation, stability and linear noise terms of
-(a), and the second-order cost of noise that is independent of the records and does not meet the
-boundary. It uses public constants only, and no decision's privacy depends on the step.
+The predicted step comes with no bound. It takes into account the regularisation, stability and
+linear noise terms of (a), and the second-order cost of noise that is independent of the records and
+does not reach the boundary. It uses public constants only, and no decision's privacy depends on the
+step.
 
 Proof: ``docs/privacy/noisy_ftrl.md``; derivation of the step: "A predicted step" there.
 """
@@ -64,7 +64,7 @@ SCOPES_IN_WORDS = {
         "the domain; of others nothing is claimed but G D T"
     ),
 }
-_DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
+_DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, with ratios of 1.0023
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ class LeaderTuning(Description):
     step_size : float or None
         eta (length^2 / loss); None for quadratic statistics, which need none.
     half_life : float, "auto" or None
-        Rounds after which a record of quadratic statistics counts half; None: never.
+        Rounds after which a record of quadratic statistics counts half; None means never.
     ridge : float, "auto" or None
-        Ridge in spectral edges of the noise, for learners with a half-life; None is 1.
+        Ridge in spectral edges of the noise, for learners with a half-life; None means 1.
     """
 
     kind = "noisy_ftrl_tuning"
@@ -91,7 +91,7 @@ class LeaderTuning(Description):
     ridge: float | str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse other words than "auto"."""
+        """Raise for texts other than "auto"."""
         super().__post_init__()
         for name in ("half_life", "ridge"):
             if isinstance(getattr(self, name), str):
@@ -99,26 +99,27 @@ class LeaderTuning(Description):
 
     @property
     def forgets(self) -> bool:
-        """Whether decisions are made of damped sums."""
+        """Whether decisions are computed from damped sums."""
         return self.half_life is not None or self.ridge is not None
 
 
 @dataclass(frozen=True)
 class RegretForecast(Description):
-    """The bound on the expected regret that a plan has, and whether learning is to be expected.
+    """Bound on the expected regret of a plan, and whether learning is to be expected.
 
     Attributes
     ----------
     regret_scope : str
-        Streams it holds for: "oblivious", "adaptive", "stochastic", or "trivial" of any decisions.
+        Streams for which it holds: "oblivious", "adaptive", "stochastic", or "trivial" for any
+        decisions.
     noise_dominates : bool
         Whether hardly any learning is to be expected.
     regret_bound : float
-        Over the horizon, in units of loss.
+        Bound over the horizon, in units of loss.
     loss_range : float
-        G D, more than which no loss can differ between two decisions.
+        G D, an upper bound on the difference of a loss between two decisions.
     predicted_error : float or None
-        Loss a round that slow steps and noise are predicted to cost; no bound.
+        Predicted loss per round from slow steps and noise; not a bound.
     """
 
     kind = "regret_forecast"
@@ -134,16 +135,16 @@ LeaderPlan = Plan[GaussianSum, LeaderTuning, RegretForecast]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Euclidean constants of a domain and a loss, and what noise does, whatever the step size.
+    """Euclidean constants of domain and loss, and of the noise, for any step size.
 
     Attributes
     ----------
     coordinates, dimension : int
-        d, and n of the set of decisions.
+        d, and the dimension n of the set of decisions.
     lipschitz : float
-        G: every gradient in the domain has l2 norm at most G while the data keep their bounds.
+        G: every gradient in the domain has l2 norm at most G if the data satisfy their bounds.
     radius, diameter : float
-        Largest l2 distance from the centre, and within the domain.
+        Largest l2 distance from the centre, and between two points of the domain.
     width : float
         w >= E max <xi, x - c> over the domain, xi standard normal.
     linear : bool
@@ -151,9 +152,9 @@ class Run:
     horizon, batch : int
         Rounds, and rounds per decision.
     method : str or Buffered
-        Of the continual sum.
+        Method of the continual sum.
     noise_scale : float
-        Of one draw.
+        Scale of one draw.
     """
 
     coordinates: int
@@ -176,21 +177,21 @@ class Run:
 
     @cached_property
     def deviations(self) -> tuple[float, float]:
-        """Noise of a coordinate behind the last decision, and its root mean square."""
+        """Deviation of a coordinate's noise after the last decision, and its root mean square."""
         pushes, last = self.horizon // self.batch, self._noisy_blocks
         if last == 0 or self.noise_scale == 0.0:
             return 0.0, 0.0
         row = float(continual_sum.row_norm(self.method, last, pushes))
-        if method_name(self.method) in FALLING:  # the last sum is not the noisiest
-            # Bound (a) asks for the largest deviation that is reached, (b) for the mean square.
+        if method_name(self.method) in FALLING:  # the last sum need not be the noisiest
+            # Bound (a) uses the largest deviation over the rounds, and (b) the mean square.
             row = continual_sum.worst_row_norm(self.method, pushes)
-        # Over the sums behind decisions; the method's mean square is over all of them.
+        # This is for the sums behind decisions only; the method's mean square is over all sums.
         mean = continual_sum.root_mean_square_row(self.method, pushes) * math.sqrt(pushes / last)
         return self.noise_scale * row, self.noise_scale * mean
 
     @cached_property
     def rises(self) -> list[tuple[float, float]]:
-        """Deviations between which the noise grows, in order."""
+        """Pairs of deviations between which the noise grows, in order."""
         if method_name(self.method) not in FALLING or self.deviations[0] == 0.0:
             return [(0.0, self.deviations[0])]
         rows = continual_sum.rises(self.method, self.horizon // self.batch)
@@ -212,23 +213,23 @@ class Run:
         _, mean = self.deviations
         if mean == 0.0:
             return 0.0
-        # Cauchy-Schwarz over the sums behind decisions.
+        # Cauchy-Schwarz inequality over the sums behind decisions.
         blocks = self.batch * self._noisy_blocks
         return self.lipschitz * blocks * mean * math.sqrt(self.dimension) + self.rounding
 
     @property
     def noisy_rounds(self) -> int:
-        """Rounds whose decision has seen a sum."""
+        """Rounds whose decision depends on a sum."""
         return self.horizon - self.batch
 
     @property
     def _noisy_blocks(self) -> int:
-        """Blocks whose decision has seen a sum: all but the first."""
+        """Blocks whose decision depends on a sum: all but the first."""
         return -(-self.horizon // self.batch) - 1
 
     @property
     def growing(self) -> bool:
-        """Whether bound (a) holds, of linear losses and noise that never falls."""
+        """Whether bound (a) holds: linear losses, and noise whose falls only help."""
         return self.linear and method_name(self.method) in GROWING
 
     def regret(self, eta: float) -> RegretBound:
@@ -241,12 +242,12 @@ class Run:
         noise = eta * max(0.0, self.linear_noise - self.rounding)
         bounds = [(common | {"noise": noise} | rounding, "adaptive")]
         if self.growing:
-            # Falls of the noise only gain, so that rises alone are counted
-            # (docs/privacy/noisy_ftrl.md, (a)).
+            # Falls of the noise only help, so we only count rises (docs/privacy/noisy_ftrl.md,
+            # (a)).
             cost = partial(self._growth_cost, eta)
             noise = math.fsum(cost(high) - cost(low) for low, high in self.rises)
             bounds.append((common | {"noise": noise} | rounding, "oblivious"))
-        # (c): no two decisions differ by more, on any stream.
+        # (c): the losses of two decisions differ by at most this much, on any stream.
         bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))
         return min((RegretBound.of(*bound) for bound in bounds), key=lambda found: found.total)
 
@@ -259,8 +260,8 @@ class Run:
         s, _ = self.deviations
         if self.growing and s > 0.0:
             n, w = self.dimension, self.width
-            # The noise term changes its form at eta = w / (n s): each form has a minimum, kept to
-            # its side.
+            # The noise term changes its form at eta = w / (n s). Each form has a minimum, which is
+            # kept to its side.
             flat, turn = stability + 2.0 * self.rounding, w / (n * s)
             candidates.append(min(turn, r / math.sqrt(flat + n * s * s)))
             candidates.append(max(turn, math.sqrt(max(0.0, r * r - w * w / n) / flat)))
@@ -271,16 +272,17 @@ class Run:
 
         For gradient statistics. With s_k the noise's standard deviation and s its root mean square
         over the rounds, the prediction is
-        R^2/(2 eta) + eta (A' + n s_K^2)/2 + T' min(beta kappa (eta s)^2/2, G chi eta s):
-        T' rounds whose decisions carry noise, of which a loss of smoothness beta and slope G sees
-        the share kappa = 1 and chi = sqrt(2/pi), one direction, if it is a generalised linear one,
-        and all n otherwise. A' is A, or G^2 T where eta beta m <= 1 for blocks of m rounds: such a
-        step along a block's mean gradient descends.
+        R^2/(2 eta) + eta (A' + n s_K^2)/2 + T' min(beta kappa (eta s)^2/2, G chi eta s),
+        where T' is the number of rounds whose decisions have noise, and a loss has smoothness beta
+        and slope G. A generalised linear loss depends on the noise in one direction, with kappa = 1
+        and chi = sqrt(2/pi); other losses depend on all n coordinates. A' is A, or G^2 T if eta
+        beta m <= 1 for blocks of m rounds, because such a step along a block's mean gradient
+        descends.
         """
         if self.radius == 0.0:
             return 1.0
         n, slope, (last, mean) = self.dimension, self.lipschitz, self.deviations
-        # The step of bound (a) while noise does not fill the domain.
+        # The step of bound (a) as long as the noise does not fill the domain.
         largest = self.radius / math.sqrt(slope**2 * self.horizon + n * last**2)
         if isinstance(loss, MarginLoss):
             margin = loss.margin_bound(domain)
@@ -304,7 +306,7 @@ class Run:
 
 
 def make_run(domain: Domain, loss: Loss, **schedule: Any) -> Run:
-    """Return a run on a domain, of a schedule of noise."""
+    """Return a run on a domain, with the arguments of its noise in `schedule`."""
     n, radius = domain.intrinsic_dimension, float(domain.radius_from_center())
     return Run(
         coordinates=domain.dimension,
@@ -312,7 +314,7 @@ def make_run(domain: Domain, loss: Loss, **schedule: Any) -> Run:
         lipschitz=steepest_slope(domain, loss),
         radius=radius,
         diameter=float(domain.diameter(2.0)),
-        # Both are bounds: of a body with few vertices the first is much smaller.
+        # Both are bounds. The first is much smaller for a body with few vertices.
         width=min(gaussian_width(domain), radius * math.sqrt(n)),
         linear=hasattr(loss, "gradient_bound"),
         **schedule,
@@ -321,7 +323,7 @@ def make_run(domain: Domain, loss: Loss, **schedule: Any) -> Run:
 
 @lru_cache(maxsize=256)
 def updates(growth: str | None, batch: int, horizon: int) -> int:
-    """Return how many sums are released, at least 1."""
+    """Return the number of released sums, at least 1."""
     if growth is None:
         return max(1, horizon // batch)
     begun = itertools.takewhile(lambda start: start < horizon, batch_starts(batch, growth))
@@ -332,23 +334,23 @@ def updates(growth: str | None, batch: int, horizon: int) -> int:
 class Ridge:
     """Regression on released quadratic statistics: min x'M+ x - 2 b'x + r_k ||x - c||^2.
 
-    Claim: let records be independent, of one law with E xx' >= h I, and let its best coefficients
-    lie in the domain. With s the largest noise of a coordinate of K sums, ||x||_2 <= B,
-    |label| <= Y, losses w (x'theta - y)^2, R the largest ||theta||_2 and ||theta - c||_2,
-    v = B (Y + B R), L = sqrt(2 ln(4 K T)),
+    Claim: let records be independent, of one law with E xx' >= h I, and let the best coefficients
+    of this law lie in the domain. With s the largest noise of a coordinate of K sums, ||x||_2 <= B,
+    |label| <= Y, losses w (x'theta - y)^2, R the largest ||theta||_2 and ||theta - c||_2, v = B (Y
+    + B R), L = sqrt(2 ln(4 K T)),
     t0 = (5/4) max(5 m, (4/h) L s, (8 B^2/h) ln(2 d K T)):
     E Reg <= G D (t0 + 2)
              + (76 w B^2/h^2) (v^2 ln(T/t0 + e) + (d s^2/a^2 + R^2 (3 sqrt(2d) + 2L)^2 s^2)/t0).
-    Stated for h = B^2/(2d), half of the largest that is possible.
+    It is stated for h = B^2/(2d), half of the largest possible value.
 
     Attributes
     ----------
     run : Run
-        Constants of domain and loss, the first batch and the noise.
+        Constants of domain and loss, the first batch, and the noise.
     domain, loss
         The problem.
     vector_scale : float
-        a: released are sums of xx' and a y x.
+        a: the sums of xx' and a y x are released.
     """
 
     run: Run
@@ -358,7 +360,7 @@ class Ridge:
 
     @cached_property
     def _edges(self) -> NDArray[np.float64]:
-        """The spectral edges of the noise in the matrices, sqrt(2d) times that of a coordinate."""
+        """Spectral edges of the noise in the matrices, sqrt(2d) times the noise of a coordinate."""
         run = self.run
         pushes = updates("quarter", run.batch, run.horizon)
         rows = continual_sum.row_norm(run.method, np.arange(1, pushes + 1), pushes)
@@ -366,28 +368,28 @@ class Ridge:
 
     @property
     def ridges(self) -> NDArray[np.float64]:
-        """r_k: the edges; without noise next to nothing."""
-        # A matrix that has seen no records has no inverse without a ridge.
+        """r_k: the spectral edges; without noise, tiny values."""
+        # Without a ridge, a matrix without records has no inverse.
         return np.maximum(self._edges, 1e-9 * record_length(self.domain, self.loss) ** 2)
 
     @property
     def hidden_rounds(self) -> float:
-        """Rounds until the matrix of records of all directions rises above the largest edge."""
+        """Rounds until the matrix of records in all directions exceeds the largest edge."""
         d, square = self.run.coordinates, record_length(self.domain, self.loss) ** 2
         return float(self._edges.max()) * d / square
 
     @property
     def shrinkage(self) -> float:
-        """Variance of a coordinate of b, over r_k^2, where decisions are to be shrunk; else 0."""
+        """Variance of a coordinate of b, over r_k^2, if decisions should be shrunk; otherwise 0."""
         hidden = self.hidden_rounds > self.run.horizon
         return 0.5 / (self.run.coordinates * self.vector_scale**2) if hidden else 0.0
 
     def regret(self) -> RegretBound:
-        """Return the lesser of what is proved of all streams, and of records of one law."""
+        """Return the smaller of the bounds for all streams and for records of one law."""
         run, d, length = self.run, self.run.coordinates, record_length(self.domain, self.loss)
         largest, square = run.lipschitz * run.diameter, length**2
         trivial = RegretBound.of({"trivial": largest * run.horizon}, "adaptive")
-        # Shrunk decisions are not the ones that the bound for one law is about.
+        # The bound for one law does not apply to shrunk decisions.
         if self.shrinkage > 0.0:
             return trivial
         h, s = 0.5 * square / d, float(self._edges.max()) / math.sqrt(2.0 * d)
@@ -419,15 +421,15 @@ def read_run(domain: Domain, loss: Loss, plan: LeaderPlan) -> Run:
 
 def forecast(domain: Domain, loss: Loss, run: Run, total: GaussianSum, eta: float | None,
              regret: RegretBound) -> RegretForecast:  # fmt: skip
-    """Return what to expect of a run whose regret is proved to be at most this.
+    """Return the forecast of a run whose regret bound is `regret`.
 
-    The predicted error has the terms of the regret for steps without noise, and what a Lipschitz
-    loss sees of the noise in the direction of its gradient; with quadratic statistics it is the
-    regret bound. Noise dominates where it clearly exceeds what leaving the centre can gain, G R.
-    Measured on the easiest stream, a single record, and on hard ones, features in all directions:
-    where it does, the learner gets less than half of the way from the loss of the centre to that
-    of the best decision; where not, at least 0.15 on the easiest stream. Of quadratic statistics
-    `Ridge` knows.
+    The predicted error has the terms of the regret for steps without noise, and the effect of noise
+    in the direction of the gradient of a Lipschitz loss. For quadratic statistics it is the regret
+    bound, and `Ridge` decides whether noise dominates. Otherwise, noise dominates if the error
+    clearly exceeds G R, the most that can be gained by leaving the centre. We measured this on the
+    easiest stream, a single record, and on hard ones, with features in all directions. If noise
+    dominates, the learner covers less than half of the way from the loss of the centre to that of
+    the best decision. If not, it covers at least 0.15 on the easiest stream.
     """
     error, dominated = regret.total / run.horizon, False
     if eta is not None:
@@ -444,7 +446,7 @@ def forecast(domain: Domain, loss: Loss, run: Run, total: GaussianSum, eta: floa
 def bound_regret(
     domain: Domain, loss: Loss, run: Run, scale: float | None, eta: float | None, forgets: bool
 ) -> RegretBound:
-    """Return the least bound of a run with this step size, or of quadratic statistics."""
+    """Return the least bound of a run with this step size, or with quadratic statistics."""
     if forgets:
         return RegretBound.of({"trivial": run.lipschitz * run.diameter * run.horizon}, "adaptive")
     if scale is None:
@@ -455,12 +457,12 @@ def bound_regret(
 
 
 def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan) -> Fields:
-    """Return what a guarantee says of the regret of any plan: two of its fields."""
+    """Return the two fields of a guarantee on the regret of any plan."""
     run, tuning, summand = read_run(domain, loss, plan), plan.tuning, plan.mechanism.summand
     weight = summand.weight if isinstance(summand, SecondMoments) else None
     regret = bound_regret(domain, loss, run, weight, tuning.step_size, tuning.forgets)
     still, learned = run.lipschitz * run.radius, ""
-    # Slopes that are cut off make another loss, which is the one that is learned.
+    # Clipping the slopes gives another loss, and that loss is learned.
     if isinstance(loss, MarginLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"
     elif isinstance(loss, MarginLoss):
@@ -479,7 +481,7 @@ def state_regret(domain: Domain, loss: Loss, plan: LeaderPlan) -> Fields:
 
 
 def read_ridge(domain: Domain, loss: Loss, plan: LeaderPlan) -> Ridge:
-    """Return what is added to quadratic statistics."""
+    """Return the ridge regression of quadratic statistics."""
     summand, run = plan.mechanism.summand, read_run(domain, loss, plan)
     assert isinstance(summand, SecondMoments)
     assert isinstance(loss, SquaredLoss)
@@ -504,14 +506,14 @@ def read_candidates(domain: Domain, loss: Loss, plan: LeaderPlan) -> Forgetting:
 
 
 def loss_memory(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
-    """Return what past losses count behind every push, as `ForgettingView.kept`."""
-    if not plan.tuning.forgets:  # all past losses count alike
+    """Return the factor on past losses at each push, as `ForgettingView.kept`."""
+    if not plan.tuning.forgets:  # all past losses have the same weight
         return np.ones(1)
     return np.asarray(read_candidates(domain, loss, plan).memory)
 
 
 def loss_deviations(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
-    """Return standard deviations of the noise in the sum of losses, behind every push."""
+    """Return standard deviations of the noise in the sum of losses, after each push."""
     total, memory = plan.mechanism, loss_memory(domain, loss, plan)
     assert isinstance(total.summand, MomentsAndLoss)
     if total.scale == 0.0:
@@ -519,6 +521,6 @@ def loss_deviations(domain: Domain, loss: Loss, plan: LeaderPlan) -> FloatArray:
     if plan.tuning.forgets:
         assert isinstance(total.factorisation, Buffered)
         noise = total.scale * view_noise(total.factorisation, memory)[0]
-    else:  # ridges are spectral edges of that noise
+    else:  # ridges are spectral edges of this noise
         noise = read_ridge(domain, loss, plan).ridges / math.sqrt(2.0 * domain.dimension)
     return np.asarray(noise / total.summand.loss_weight)

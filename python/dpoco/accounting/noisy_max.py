@@ -1,10 +1,10 @@
-"""Accounting of report noisy max: the index of the best score, after noise on each.
+"""Accounting of report noisy max: the index of the best score after adding noise to each.
 
-Let one record move every score by an amount in [c, c + r], c the same for all scores; scores that
-move by at most D in any direction have r = 2 D, and r = D if they all move the same way. Claim: one
-selection with noise of scale b is (r / b)-private, tightly. With Gumbel noise its log-likelihood
-ratios also lie in an interval of length r / b (`BoundedRange`), which composes
-much better: each selection is (r / b)^2 / 8-zCDP. Otherwise it is (r / b)^2 / 2-zCDP.
+Let one record move every score by an amount in [c, c + r], with the same c for all scores. For
+scores that move by at most D in any direction, r = 2 D; if they all move in the same direction, r =
+D. Claim: one selection with noise of scale b is (r / b)-private, tightly. With Gumbel noise, its
+log-likelihood ratios also lie in an interval of length r / b (`BoundedRange`), which composes much
+better: each selection is (r / b)^2 / 8-zCDP. Otherwise it is (r / b)^2 / 2-zCDP.
 
 Proof: ``docs/privacy/noisy_max.md``. Sources: Dwork and Roth, "The algorithmic foundations of
 differential privacy" (2014), section 3.3; McKenna and Sheldon, "Permute-and-flip" (2020); Ding,
@@ -38,13 +38,13 @@ __all__ = ["LARGEST_CANDIDATES", "NOISES", "NoisyMaxPlan", "NoisyMaxTuning", "ca
 
 NOISES = ("exponential", "gumbel", "laplace")
 LARGEST_CANDIDATES = 2**32
-# Scales beyond would overflow in sums and products.
+# Larger scales would overflow in sums and products.
 LARGEST_NOISE = 1e200
 
 
 @dataclass(frozen=True)
 class NoisyMaxTuning(Description):
-    """Among how many scores is selected, how often, and which one is sought.
+    """Number of scores, number of selections, and which score is selected.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class NoisyMaxTuning(Description):
     horizon : int
         Number of selections.
     largest : bool
-        Whether the largest or the smallest score is sought.
+        Whether the largest or the smallest score is selected.
     """
 
     kind = "noisy_max_tuning"
@@ -62,7 +62,7 @@ class NoisyMaxTuning(Description):
     largest: bool
 
     def __post_init__(self) -> None:
-        """Refuse more candidates than fit."""
+        """Raise for too many candidates."""
         super().__post_init__()
         positive_int("candidates", self.candidates, maximum=LARGEST_CANDIDATES)
 
@@ -71,10 +71,10 @@ NoisyMaxPlan = Plan[Selections | Nothing, NoisyMaxTuning, None]
 
 
 def mean_excess(candidates: int, noise: str) -> float:
-    """Return a bound on how much worse than the best the selected score is on average.
+    """Return a bound on the mean difference of the selected score from the best one.
 
-    In units of the scale; the expectation of the noise of the selected candidate less that of any
-    fixed one. Exponential: H_N - 1. Gumbel: log N. Laplace: H_N, by the magnitudes alone.
+    In units of the scale. It is the expected noise of the selected candidate minus that of any
+    fixed one. Exponential: H_N - 1. Gumbel: log N. Laplace: H_N, from the magnitudes alone.
     """
     n = positive_int("candidates", candidates, maximum=LARGEST_CANDIDATES)
     law = choice("noise", noise, NOISES)
@@ -82,12 +82,12 @@ def mean_excess(candidates: int, noise: str) -> float:
         return 0.0
     excess = math.log(n)
     if law != "gumbel":
-        # H_n; the asymptotic series, cut off after a positive and before a negative term.
+        # H_n. We cut off the asymptotic series after a positive and before a negative term.
         excess += 0.5772156649015329 + 0.5 / n
         if n <= 1000:
             excess = math.fsum(1.0 / k for k in range(1, n + 1))
         excess -= 1.0 if law == "exponential" else 0.0
-    # The factor exceeds all roundings, so that the result stays an upper bound.
+    # The factor exceeds all rounding errors, so that the result remains an upper bound.
     return excess * (1.0 + 1e-15)
 
 
@@ -97,7 +97,7 @@ def scale_for(reach: float, epsilon: float) -> float:
     Raises
     ------
     CalibrationError
-        If it exceeds 1e200.
+        If the scale exceeds 1e200.
     """
     if not epsilon * LARGEST_NOISE >= reach:
         raise CalibrationError(
@@ -110,31 +110,32 @@ def scale_for(reach: float, epsilon: float) -> float:
 
 
 def raise_scale(scale: float, holds: Callable[[float], bool]) -> float:
-    """Return the smallest double from `scale` on that holds; further away, one not far above."""
+    """Return the smallest double >= `scale` that holds; if it is far, a double not far above."""
     step = 2.0**-58
     while not holds(scale):
-        # A step below half a unit rounds away, so that the first candidates are neighbouring
-        # doubles.
+        # A step below half a unit in the last place has no effect, so the first candidates are
+        # neighbouring doubles.
         scale, step = math.nextafter(scale, math.inf) * (1.0 + step), 2.0 * step
     return scale
 
 
 def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
-    """Return the largest pure epsilon of one of `count` selections that keeps to `budget`."""
+    """Return the largest pure epsilon of one of `count` selections that keep to `budget`."""
     each = budget.epsilon / count
     if budget.delta == 0.0:
         return each
     if choice("noise", noise, NOISES) != "gumbel":
-        if count == 1:  # nothing to compose
+        if count == 1:  # no composition
             return each
         try:
-            # Each selection is (r / b)^2 / 2-zCDP; where rhos allow less than adding epsilons, the
-            # latter holds.
+            # Each selection is (r / b)^2 / 2-zCDP. If that allows less than adding epsilons, the
+            # sum of epsilons counts.
             return max(each, math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta) / count))
         except CalibrationError:
             return each
 
-    # `Guarantee` finds epsilon to 2^-49 above the root, so that this search aims lower by more.
+    # `Guarantee` computes epsilon to 2^-49 above the root, so this search aims lower by more than
+    # that.
     below = budget.epsilon * (1.0 - 2.0**-48)
 
     def holds(r: float) -> bool:
@@ -161,7 +162,7 @@ def calibrate(
     one_directional: bool = False,
     largest: bool = True,
 ) -> NoisyMaxPlan:
-    """Return the least noise with which `horizon` selections together keep to `budget`.
+    """Return the least noise for which `horizon` selections together keep to `budget`.
 
     Parameters
     ----------
@@ -170,16 +171,17 @@ def calibrate(
     horizon : int
         Number of selections, on the same data.
     budget : Budget or None
-        None adds no noise. With ``delta > 0`` several selections are composed by their
-        concentration instead of by adding epsilons, where that is better.
+        None adds no noise. With ``delta > 0``, several selections are composed by concentration
+        instead of by adding epsilons, if that is better.
     sensitivity : float
         Largest change of one score.
     noise : {"exponential", "gumbel", "laplace"}
-        "exponential" errs least for one selection; "gumbel" composes best under ``delta > 0``.
+        "exponential" has the smallest error for one selection; "gumbel" composes best under ``delta
+        > 0``.
     one_directional : bool
-        Whether a record moves all scores the same way: half the noise.
+        Whether a record moves all scores in the same direction, which halves the noise.
     largest : bool
-        Whether the largest or the smallest score is sought.
+        Whether the largest or the smallest score is selected.
 
     Raises
     ------
@@ -198,9 +200,8 @@ def calibrate(
     if budget is not None:
         each = selection_budget(budget, noise, selections)
         scale = scale_for(reach, each)
-        # Compared exactly: this very quotient is what `selection_budget` returns where epsilons add
-        # up.
-        if each == budget.epsilon / selections:  # epsilons add up: their sum keeps to the budget
+        # Compared exactly: `selection_budget` returns this quotient if epsilons add up.
+        if each == budget.epsilon / selections:  # epsilons add up: the sum must keep to the budget
 
             def epsilon_at(scale: float) -> float:
                 if law == "gumbel":
@@ -217,7 +218,7 @@ def calibrate(
 def guarantee(
     plan: NoisyMaxPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------

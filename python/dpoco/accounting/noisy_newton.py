@@ -1,11 +1,11 @@
 """Accounting of private Newton steps.
 
-Claim: data reach the decisions only through one continual sum of vectors (s x, a w x x') with
-|s| <= c, 0 <= w <= W, ||x||_2 <= B; with z = (a W B / c)^2 two of them are at most
-c B sqrt(4 + z) apart if z <= 1 + 1/sqrt(2), else c B sqrt(2 + 2 z + 1/(2 z)), and an empty one
-c B sqrt(1 + z) from any other. So all decisions together are mu-GDP with mu = D column_norm / sigma
-for that distance D, also when the stream reacts to the decisions, and whatever public lengths
-batches have. Of regret nothing is proved but that it is at most that of the worst decisions.
+Claim: data reach the decisions only through one continual sum of vectors (s x, a w x x') with |s|
+<= c, 0 <= w <= W, ||x||_2 <= B. Let z = (a W B / c)^2. Two such vectors are at most c B sqrt(4 + z)
+apart if z <= 1 + 1/sqrt(2), else c B sqrt(2 + 2 z + 1/(2 z)). The distance of an empty one from any
+other is at most c B sqrt(1 + z). So all decisions together are mu-GDP with mu = D column_norm /
+sigma for this distance D, even if the stream reacts to the decisions, and for any public lengths of
+batches. On the regret, only the trivial bound is proved: that of the worst decisions.
 
 Proof: ``docs/privacy/noisy_newton.md``.
 """
@@ -41,10 +41,10 @@ from dpoco.privacy.records import Description, limits
 __all__ = ["NewtonPlan", "NewtonTuning", "calibrate", "guarantee", "learned_loss"]
 
 GROWTH = "root"
-# Share of the released curvature that enters the metric; (a W B / c)^2, the part of matrices in the
-# sum; decisions whose noise an endless stream is planned for.
+# Share of the released curvature that enters the metric; (a W B / c)^2, the share of matrices in
+# the sum; number of decisions for which the noise of an endless stream is planned.
 STEP_SHARE, MATRIX_SHARE, PLANNED = 0.3, 0.5, 321
-# Half-lives from so many roots of the horizon on have batches that grow, up to this horizon.
+# Half-lives of at least so many roots of the horizon have growing batches, up to this horizon.
 LONG_MEMORY, LONGEST_GROWING = 2.0, 10_000_000
 
 
@@ -55,13 +55,13 @@ class NewtonTuning(Description):
     Attributes
     ----------
     horizon : int
-        Rounds.
+        Number of rounds.
     step_size : float
         eta (length^2 / loss): the metric begins as I / eta.
     shrinkage : float
-        Of decisions towards the centre, in squared deviations of a step; at most 2.
+        Shrinkage of decisions towards the centre, in squared deviations of a step; at most 2.
     half_life : float or None
-        Rounds after which a record counts half; None: the metric never falls.
+        Rounds after which a record counts half; None means that the metric never falls.
     """
 
     kind = "noisy_newton_tuning"
@@ -72,7 +72,7 @@ class NewtonTuning(Description):
     half_life: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse to shrink further."""
+        """Raise for larger shrinkage."""
         super().__post_init__()
         if self.shrinkage > 2.0:
             raise ValueError(f"shrinkage must be in [0, 2]; got {self.shrinkage!r}")
@@ -82,7 +82,7 @@ NewtonPlan = Plan[GaussianSum, NewtonTuning, RegretForecast]
 
 
 def kept_curvatures(total: GaussianSum, half_life: float) -> FloatArray:
-    """Return what past curvatures count behind every push; later ones are like the last.
+    """Return the factors on past curvatures at every push; later ones equal the last.
 
     A step forgets gradients 1 / STEP_SHARE times as fast as its metric forgets curvatures.
     """
@@ -91,9 +91,9 @@ def kept_curvatures(total: GaussianSum, half_life: float) -> FloatArray:
 
 
 def deviations(total: GaussianSum, half_life: float | None = None) -> FloatArray:
-    """Return the standard deviations of an entry of each sum that steps are made of.
+    """Return the standard deviations of an entry of each sum that steps use.
 
-    Of all released sums, or of damped ones, of which later ones are like the last.
+    The sums are all released ones, or damped ones. Later sums have the last deviation.
     """
     if half_life is not None:
         assert isinstance(total.factorisation, Buffered)
@@ -116,7 +116,7 @@ def calibrate(
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
 ) -> NewtonPlan:
-    """Return the least noise that meets `budget`, and batches and steps that suit it.
+    """Return the least noise that meets `budget`, with suitable batches and steps.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def calibrate(
     shrinkage : float
         In [0, 2].
     half_life : float, optional
-        Rounds after which a record counts half; by default none is forgotten.
+        Rounds after which a record counts half; by default no record is forgotten.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -149,7 +149,7 @@ def calibrate(
     summand, length = _summand(domain, loss, None), record_length(domain, loss)
     first, lipschitz = 1.0, summand.slope * length
     if budget is not None:
-        # Of the budget's own mu: that after the lattice's charges depends on the batches.
+        # This mu is the budget's own: the one after the lattice's charges depends on the batches.
         mu = gaussian_mu(budget.epsilon, budget.delta)
         first = _first_batch(d, summand.movement(near) / (mu * lipschitz))
     most = max(1.0, n // 50) if horizon is not None else n
@@ -161,15 +161,15 @@ def calibrate(
     growth = _growth(half_life, n)
     pushes = updates(growth, batch, n)
     if method is None:
-        # There are few sums: all past draws can be kept.
+        # There are few sums, so all past draws can be stored.
         method = "toeplitz" if pushes <= continual_sum.TOEPLITZ_LIMIT else "blt"
     plain = plain_sum(summand, method, pushes, batch=batch, growth=growth)
     total = with_noise(plain, near, budget=budget, numerics=numerics)
     radius, width = float(domain.radius_from_center()), float(domain.diameter(2.0))
-    # No longer than what keeps a step without curvature stable, or the noise inside the domain.
+    # The step keeps steps without curvature stable, and the noise inside the domain.
     steps, hidden = [1.0 / (summand.curvature * length**2 * batch)], 0.0
     if total.scale > 0.0:
-        # In the first batch gradients must stand out of the noise.
+        # In the first batch, gradients must exceed the noise.
         spent = total.reach(near) / total.scale
         hidden = _first_batch(d, summand.movement(near) / (spent * lipschitz))
     if total.scale > 0.0 and radius > 0.0:
@@ -192,7 +192,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def guarantee(
 
 
 def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss | GlmLoss:
-    """Return the loss that is learned from: the logistic one with slopes of 1/2, if it says none.
+    """Return the loss to learn from: the logistic one with slopes of 1/2, unless it sets slopes.
 
     Raises
     ------
@@ -261,12 +261,12 @@ def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss | GlmLoss:
 
 
 def _summand(domain: Domain, loss: Loss, weight: float | None) -> GradientAndCurvature:
-    """Return what a round adds; without a `weight`, matrices have their usual share."""
+    """Return the summand of a round; without a `weight`, matrices have their usual share."""
     own = learned_loss(loss)
     slope, length = own.derivative_bound(own.margin_bound(domain)), record_length(domain, own)
     curvature, leaf = (0.25 if isinstance(own, LogisticLoss) else 1.0), clip_bounds(own)
     if weight is None:
-        # Then zeta of the Lemma is 1/2: curvatures cost 6 % of noise
+        # Then zeta of the lemma is 1/2, and curvatures increase the noise by 6 %
         # (docs/privacy/noisy_newton.md).
         weight = math.sqrt(MATRIX_SHARE) * slope / (curvature * length)
     bounds = domain.dimension, float(domain.dual_exponent), leaf.bound, leaf.bound_l2
@@ -274,22 +274,22 @@ def _summand(domain: Domain, loss: Loss, weight: float | None) -> GradientAndCur
 
 
 def _slope(domain: Domain, loss: Loss) -> float:
-    """Return the largest l2 norm of a gradient of the loss that is reported."""
+    """Return the largest l2 norm of a gradient of the reported loss."""
     assert isinstance(loss, MarginLoss)
     steepest = loss.reported.derivative_bound(loss.margin_bound(domain))
     return float(steepest) * record_length(domain, loss)
 
 
 def _first_batch(dimension: int, share: float) -> float:
-    """Return in how many rounds gradients stand out of noise of `share` gradients, unrestricted."""
+    """Return the rounds until gradients exceed noise of `share` gradients, without limits."""
     return round(0.4 * math.sqrt(dimension) * share)
 
 
 def _growth(half_life: float | None, horizon: int) -> str | None:
-    """Return how batches grow: not at all if they would become longer than what is remembered."""
+    """Return the growth of batches; None if they would become longer than the memory."""
     if half_life is None:
         return GROWTH
-    # The longest of growing batches has about 2 sqrt(T) rounds.
+    # The longest growing batch has about 2 sqrt(T) rounds.
     short = LONG_MEMORY * math.sqrt(horizon) > half_life
     return None if short or horizon > LONGEST_GROWING else GROWTH
 
@@ -299,7 +299,7 @@ def _plan_forgetting(first: int, half_life: float, horizon: int) -> tuple[int, M
     growth = _growth(half_life, horizon)
     batch = first
     if growth is None:
-        # Not so short that noise is stationary only behind thousands of them.
+        # Not so short that the noise becomes stationary only after thousands of batches.
         batch = int(max(1.0, min(8.0 * first, half_life / 3.0), half_life / 300.0))
         batch = min(batch, horizon)
         if batch > half_life:

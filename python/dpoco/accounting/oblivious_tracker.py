@@ -1,26 +1,26 @@
 """Accounting of the oblivious tracker: exponential weights on all sequences of experts, lazily.
 
-Claim: replacing the losses of one round moves one coin, and the law of every later fresh draw by
-log-likelihood ratios of bounded range, which shrinks as the prior forgets. The Renyi divergences
-of these add up to those of the played path with flags that tell the fresh draws, also when the
-losses react to the path. The expected regret against losses fixed in advance is that of
-exponential weights in batches, whatever the coins.
+Claim: replacing the losses of one round changes one coin, and changes the law of every later fresh
+draw by log-likelihood ratios of bounded range, which shrinks as the prior forgets. The sum of the
+Renyi divergences of these covers the played path with flags that mark the fresh draws, even if the
+losses react to the path. The expected regret against losses fixed in advance is that of exponential
+weights in batches; the coins do not change it.
 
-Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Raman and Saha, "Tracking the
-best expert privately" (2025), Section 4, whose reduction this learner runs without its exponential
-number of experts; coin and accounting are ours.
+Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Raman and Saha, "Tracking the best
+expert privately" (2025), Section 4. This learner runs their reduction without its exponential
+number of experts; the coin and the accounting are ours.
 
 The search for parameters: the bound L(sigma) / eta + eta Q(B) / 8 decreases in eta up to the best
-eta without privacy, so the largest eta a budget allows is taken, for every B, p and sigma of a
-grid, and then around the best. A point is worth more than one evaluation of epsilon only if the eta
-at which it would beat the best point so far is allowed; and (B, sigma) are dropped for all p at
-once if that eta is too large even without what p adds. The search proves nothing: what it finds is
-checked by the accountant itself.
+eta without privacy. So for every B, p and sigma of a grid, and then around the best point, we take
+the largest eta that the budget allows. A point needs more than one evaluation of epsilon only if
+the eta at which it would beat the best point so far is allowed. A pair (B, sigma) is dropped for
+all p at once if that eta is too large even without the contribution of p. The search proves
+nothing; the accountant checks its result.
 
 Claim of the bound: against losses fixed in advance and any sequence of experts with S switches, the
-expected regret is at most L / eta + eta Q / 8, L = -log of the sequence's prior mass and Q the sum
-of the squared lengths of the batches. On an endless stream, a round of a stream whose sequences
-switch at the rate sigma costs at most h(sigma) / eta + eta B / 8 in the long run.
+expected regret is at most L / eta + eta Q / 8, where L is -log of the sequence's prior mass and Q
+is the sum of the squared lengths of the batches. On an endless stream, for sequences that switch at
+the rate sigma, a round costs at most h(sigma) / eta + eta B / 8 in the long run.
 
 Proof of the bound and of the accounting: ``docs/privacy/tracker_accounting.md``. Source of the root
 finder: regula falsi, Illinois variant (Dowell and Jarratt, 1971).
@@ -72,26 +72,26 @@ __all__ = ["TrackerPlan", "TrackerTuning", "calibrate", "guarantee", "regret"]
 
 Point = tuple[int, float, float | None]  # B, p, sigma
 
-# Batches on an endless stream.
+# Largest batch on an endless stream.
 _LONGEST_BATCH = 2**20
-# While searching: fewer orders, coarser groups. Both only overstate epsilon.
+# Orders for the search: fewer orders and coarser groups, which only overstate epsilon.
 _SOME_ORDERS = np.array([*COMMON_ORDERS[28::4], *ORDERS[len(COMMON_ORDERS) + 1 :: 2]])
 _COARSE = 0.8
-# No smaller eta is tried, relative to the best without privacy.
+# Smallest eta that is tried, relative to the best one without privacy.
 _SMALLEST = 1e-30
-# Points at which the accountant is asked for the smallest epsilon in reach.
+# Number of points at which the accountant computes the smallest reachable epsilon.
 _ASKED = 10
-# The grid of p.
+# Grid for p.
 _FORCED = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 3e-4)
 
 
 def largest_share_rate(experts: int) -> float:
-    """Return 1 - 1/N: there, the next expert is uniform whatever the last one."""
+    """Return 1 - 1/N, at which the next expert is uniform whatever the last one was."""
     return (experts - 1.0) / experts
 
 
 class Comparison(NamedTuple):
-    """With which sequences of experts the tracker is compared."""
+    """The sequences of experts with which the tracker is compared."""
 
     experts: int
     horizon: int | None
@@ -100,7 +100,7 @@ class Comparison(NamedTuple):
 
     @lru_cache(maxsize=1024)  # noqa: B019
     def prior_cost(self, share_rate: float | None) -> float:
-        """Return L; for an endless stream h(sigma), what a round adds to it."""
+        """Return L; for an endless stream return h(sigma), its increase per round."""
         n, rounds = self.experts, self.horizon
         if n == 1:
             return 0.0
@@ -113,21 +113,21 @@ class Comparison(NamedTuple):
         return stay + (share_rate * math.log((n - 1.0) / share_rate) if share_rate else 0.0)
 
     def squares(self, batch: int) -> float:
-        """Return Q; for an endless stream what a round adds to it."""
+        """Return Q; for an endless stream return its increase per round."""
         if self.horizon is None:
             return float(batch)
         full, rest = divmod(self.horizon, batch)
         return float(full) * batch * batch + float(rest) * rest
 
     def best_learning_rate(self, batch: int, share_rate: float | None) -> float:
-        """Return the eta of the least bound; 1 if none is, for a cost of 0."""
+        """Return the eta with the least bound; 1 if there is none, for a cost of 0."""
         cost = self.prior_cost(share_rate)
         return math.sqrt(8.0 * cost / self.squares(batch)) if 0.0 < cost < math.inf else 1.0
 
 
 @dataclass
 class Search:
-    """The best point so far, and how to improve it; `asked` are B, p and sigma, None where free."""
+    """The best point so far, and its search; `asked` has B, p and sigma, None if free."""
 
     comparison: Comparison
     budget: Budget
@@ -139,9 +139,9 @@ class Search:
     bound: float = math.inf
 
     def __post_init__(self) -> None:
-        """Set up the grid of what is free, and the orders that can matter for this budget."""
+        """Set up the grid of free parameters, and the orders that can matter for this budget."""
         horizon, (batch, forced, rate) = self.comparison.horizon, self.asked
-        # With a single batch nothing would be learned.
+        # With a single batch, nothing would be learned.
         self.longest = _LONGEST_BATCH if horizon is None else horizon - 1
         self.grid = (
             [2**k for k in range(self.longest.bit_length())] if batch is None else [batch],
@@ -149,19 +149,19 @@ class Search:
             self._rates() if rate is None else [rate],
         )
         self._floors: dict[tuple[float, int, float | None], float] = {}
-        # Orders far above the best one for this budget are no help. The best order is up to
-        # 2 log(1 / delta) / epsilon (docs/privacy/tracker_accounting.md): eight times as much
-        # leaves none of use out.
+        # Orders far above the best one for this budget do not help. The best order is at most 2
+        # log(1 / delta) / epsilon (docs/privacy/tracker_accounting.md), so eight times this value
+        # excludes no useful order.
         reach = 16.0 * math.log(1.0 / (self.budget.delta or 0.5)) / self.budget.epsilon
         self._orders = _SOME_ORDERS[max(reach, COMMON_ORDERS[-1]) >= _SOME_ORDERS]
 
     def plan(self) -> FlaggedDraws:
-        """Return the draws of the least bound within the budget.
+        """Return the draws with the least bound within the budget.
 
         Raises
         ------
         CalibrationError
-            If no parameters meet the budget; it names the smallest epsilon in reach.
+            If no parameters meet the budget; the message contains the smallest reachable epsilon.
         """
         self._descend()
         batches, forced, rates = self.grid
@@ -179,9 +179,9 @@ class Search:
         return self._finish(self.best)
 
     def smallest_epsilon(self) -> float:
-        """Return the smallest epsilon of the grid, at the fixed eta or the smallest one tried.
+        """Return the smallest epsilon of the grid, at the fixed eta or at the smallest one tried.
 
-        The accountant is asked at the points that look best without it.
+        The accountant is only used at the points with the best rough epsilon.
         """
         batches, forced, rates = self.grid
         places = []
@@ -193,7 +193,7 @@ class Search:
         places.sort(key=lambda place: place[0])
         found: list[tuple[float, FlaggedDraws]] = []
         for floor, eta, b, rate in places:
-            # Places are in order of their floors: none behind this one can be better.
+            # Places are ordered by their lower bounds, so no later one can be better.
             if len(found) == _ASKED and floor >= found[-1][0]:
                 break
             draws = [self.draws(eta, b, self._limit(b, p), rate) for p in forced]
@@ -202,17 +202,17 @@ class Search:
         return min(self._epsilon(each) for _, each in found)
 
     def draws(self, eta: float, batch: int, forced: float, rate: float | None) -> FlaggedDraws:
-        """Return what the tracker draws there."""
+        """Return the tracker's draws for these parameters."""
         c = self.comparison
         return FlaggedDraws(
             eta, forced, batch, c.horizon, rate, c.experts, c.prior, self.max_resamples
         )
 
     def _rates(self) -> list[float | None]:
-        """Return the grid of sigma; for no switches also 0.
+        """Return the grid of sigma; if there are no switches, it contains 0.
 
-        Powers of two from S / (T - 1) on, and some from the largest sigma downwards, where the
-        prior forgets so fast that small budgets allow a large eta.
+        It has the multiples of S / (T - 1) by powers of two, and some values near the largest
+        sigma, where the prior forgets so fast that small budgets allow a large eta.
         """
         c = self.comparison
         if c.prior == "at_most":
@@ -229,7 +229,7 @@ class Search:
     def _limit(self, batch: int, forced: float) -> float:
         """Return p, lowered so that forced draws alone use at most half of a cap on draws.
 
-        As far as the smallest p allows, and not on an endless stream: there no p could do it.
+        It is not lowered below the smallest p, nor on an endless stream, where no p would suffice.
         """
         cap = self.max_resamples
         if cap is None or self.asked[1] is not None or self.comparison.horizon is None:
@@ -240,30 +240,30 @@ class Search:
         return max(min(forced, 0.5 * cap / boundaries), SMALLEST_FORCED)
 
     def _hopeless(self, batch: int, rate: float | None) -> bool:
-        """Return whether no p can make these better than the best point."""
+        """Return whether no p makes this pair better than the best point."""
         lowest = self._lowest(batch, rate)
         if lowest is None:
             return True
         if self.learning_rate is not None:
-            # In doubt the accountant is asked.
+            # Up to twice the budget, the accountant decides.
             return self._floor(self.learning_rate, batch, rate) > 2.0 * self.budget.epsilon
         return self._floor(lowest, batch, rate) > self.budget.epsilon
 
     def _lowest(self, batch: int, rate: float | None) -> float | None:
-        """Return the eta from which on the bound may be better than the best; None if nowhere."""
+        """Return the smallest eta at which the bound may beat the best one, or None."""
         cost, squares = self.comparison.prior_cost(rate), self.comparison.squares(batch)
         if cost == math.inf:
             return None
         if self.best is None:
             return self.comparison.best_learning_rate(batch, rate) * _SMALLEST
-        # Between the roots of cost / eta + eta squares / 8 = best the bound is smaller: by more
-        # than rounding, or the search might never end.
+        # The bound is smaller between the roots of cost / eta + eta squares / 8 = best. It must be
+        # smaller by more than rounding errors, or the search might not end.
         best = self.bound * (1.0 - 1e-9)
         gap = best * best - 0.5 * cost * squares
         return None if gap <= 0.0 else 2.0 * cost / (best + math.sqrt(gap))
 
     def _consider(self, batch: int, forced: float, rate: float | None) -> None:
-        """Make this point the best one if it is."""
+        """Make this point the best one if it is better."""
         forced, lowest = self._limit(batch, forced), self._lowest(batch, rate)
         if lowest is None:
             return
@@ -283,14 +283,15 @@ class Search:
         draws = self.draws(eta, batch, forced, rate)
         if self.learning_rate is not None:
             rough = self._rough(draws)
-            # The rough epsilon only overstates: within twice the budget the accountant decides.
+            # The rough epsilon is an overestimate, so the accountant decides up to twice the
+            # budget.
             if rough > budget and (rough > 2.0 * budget or self._epsilon(draws) > budget):
                 return
         self.best, self.at = draws, (batch, forced, rate)
         self.bound = cost / eta + 0.125 * eta * squares
 
     def _descend(self) -> None:
-        """Improve one coordinate at a time: a good point makes the sweep of all others fast."""
+        """Improve one coordinate at a time. A good point makes the sweep over all others fast."""
         batches, forced, rates = self.grid
         at: Point = (batches[len(batches) // 3], forced[len(forced) // 2], rates[len(rates) // 3])
         self._consider(*at)
@@ -306,7 +307,7 @@ class Search:
                 break
 
     def _refine(self) -> None:
-        """Leave the grid: move B, p and sigma by shrinking factors while it helps."""
+        """Leave the grid: change B, p and sigma by shrinking factors as long as this helps."""
         free = [value is None for value in self.asked]
         for factor in (1.6, 1.25, 1.12, 1.04):
             for _ in range(4):
@@ -325,18 +326,17 @@ class Search:
                     break
 
     def _rates_near(self, rate: float, factor: float) -> list[float]:
-        """Return sigma moved by a factor, and its distance from the largest one by as much."""
+        """Return sigma changed by a factor, and the same for its distance from the largest one."""
         largest = largest_share_rate(self.comparison.experts)
         rates = [min(rate * factor, largest), rate / factor]
-        # Near the largest rate the distance from it matters, not the rate: it says how fast the
-        # prior forgets.
+        # Near the largest rate, its distance from the rate decides how fast the prior forgets.
         if rate > 0.4 * largest:
             distance = max(largest - rate, 0.01 * largest)
             rates += [largest - distance / factor, max(largest - distance * factor, rate / factor)]
         return rates
 
     def _finish(self, best: FlaggedDraws) -> FlaggedDraws:
-        """Return the best point with its eta exact, by the accountant itself."""
+        """Return the best point with its exact eta, computed by the accountant."""
         highest = self.comparison.best_learning_rate(best.batch, best.share_rate)
         if self.learning_rate is None:
 
@@ -349,27 +349,27 @@ class Search:
             best = replace(best, learning_rate=eta)
             if eta != highest:
                 return best
-        # Privacy is not what limits eta: take the p that leaks least.
+        # Privacy does not limit eta, so we take the p with the least epsilon.
         forced = self.grid[1] if self.asked[1] is None else []
         choices = [best.forced_switch, *(self._limit(best.batch, p) for p in forced)]
         return min((replace(best, forced_switch=p) for p in choices), key=self._epsilon)
 
     def _rough(self, draws: FlaggedDraws) -> float:
-        """Return an upper bound on epsilon, fast."""
+        """Return an upper bound on epsilon that is fast to compute."""
         return self._state_epsilon(
             draws.pure, self._orders, lambda: draws.moments(self._orders, _COARSE)
         )
 
     def _epsilon(self, draws: FlaggedDraws) -> float:
-        """Return epsilon, as the guarantee will state it."""
+        """Return epsilon as the guarantee will state it."""
         return self._state_epsilon(draws.pure, ORDERS, lambda: draws.moments(ORDERS))
 
     def _floor(self, eta: float, batch: int, rate: float | None) -> float:
-        """Return what `_rough` is at least, whatever p: for draws that are not forced alone."""
-        # Asked for again for every p of the grid.
+        """Return a lower bound on `_rough` for any p, from the draws that are not forced."""
+        # Cached, because it is needed for every p of the grid.
         at = (eta, batch, rate)
         if at not in self._floors:
-            draws = self.draws(eta, batch, 1.0, rate)  # the largest ratio without a coin
+            draws = self.draws(eta, batch, 1.0, rate)  # the largest ratio, without a coin
             self._floors[at] = self._state_epsilon(
                 draws.pure, self._orders, lambda: unforced_moments(draws, self._orders, _COARSE)
             )
@@ -385,8 +385,8 @@ class Search:
         epsilon = rdp_epsilon(orders, moments() / (orders - 1.0), delta)
         if pure == math.inf:
             return epsilon
-        # The inverse of the pure curve (docs/privacy/pure.md). `raise_epsilon` pays for
-        # its rounding.
+        # The inverse of the pure curve (docs/privacy/pure.md). `raise_epsilon` corrects its
+        # rounding.
         gap = delta * (1.0 + math.exp(-pure))
         start = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
         return min(epsilon, raise_epsilon(start, lambda e: pure_delta(e, pure) <= delta, pure))
@@ -402,7 +402,7 @@ def last_below(
     if excess(high) <= 0.0:
         return high
     at_low, step = excess(low), 0.25
-    while True:  # gallop up
+    while True:  # double the step
         x = min(high, low + step)
         value = excess(x)
         if value > 0.0:
@@ -424,9 +424,9 @@ def last_below(
 
 
 def unforced_moments(draws: FlaggedDraws, orders: FloatArray, group_ratio: float) -> FloatArray:
-    """Return the moments without what p adds, the coin and the forced draws: no bound.
+    """Return the moments without the contribution of p, the coin and the forced draws.
 
-    Below those for any p with the same orders and groups.
+    They are not a bound, but are below the moments for any p with the same orders and groups.
     """
     if draws.constant:
         return np.zeros_like(orders)
@@ -442,12 +442,12 @@ def unforced_moments(draws: FlaggedDraws, orders: FloatArray, group_ratio: float
 
 @dataclass(frozen=True)
 class TrackerTuning(Description):
-    """With which sequences of experts the tracker is compared.
+    """The sequences of experts with which the tracker is compared.
 
     Attributes
     ----------
     switches : int
-        S, as asked for. The bound on regret uses min(S, T - 1), and so does the prior "at_most".
+        S, as given. The regret bound and the prior "at_most" use min(S, T - 1).
     """
 
     kind = "tracker_tuning"
@@ -460,7 +460,7 @@ TrackerPlan = Plan[TrackerDraws, TrackerTuning, Forecast]
 def guarantee(
     plan: TrackerPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`."""
+    """Return the guarantee of any plan, computed from its mechanism; see `expert_guarantee`."""
     drawn, switches = plan.mechanism, plan.tuning.switches
     bound, terms = regret(plan)
     details: dict[str, float | str | None] = {
@@ -513,37 +513,37 @@ def calibrate(
     share_rate: float | None = None,
     max_resamples: int | None = None,
 ) -> TrackerPlan:
-    """Return the parameters of the least regret bound that meet `budget`.
+    """Return the parameters with the least regret bound that meet `budget`.
 
     Parameters
     ----------
     experts : int
         N, at least 1.
     horizon : int or None
-        Rounds T. None is an endless stream: prior "share", and `share_rate` is needed, positive
-        with a budget.
+        Rounds T. None is an endless stream, which needs the prior "share" and a `share_rate`; this
+        must be positive if there is a budget.
     budget : Budget or None
-        None is the baseline without privacy: B = 1, p = 0 and the best eta. With delta = 0 the
+        None is the baseline without privacy: B = 1, p = 0 and the best eta. With delta = 0, the
         largest log-likelihood ratio must not exceed epsilon.
     switches : int
-        S >= 0, of the sequences to compare with; more than T - 1 mean T - 1. Not used on an
-        endless stream, where `share_rate` says how often the best expert changes.
+        S >= 0: number of switches of the compared sequences; larger values count as T - 1. Not used
+        on an endless stream, where `share_rate` says how often the best expert changes.
     prior : {"share", "at_most"}
         Prior over sequences of experts.
     learning_rate, forced_switch, batch, share_rate : optional
-        eta, p, B and sigma; those given are kept, the others are searched for. sigma is 0 or at
-        least 1e-100. Without a budget, on an endless stream with sigma = 0, no eta is best: 1
-        unless given.
+        eta, p, B and sigma. Given values are kept, the others are searched for. sigma is 0 or at
+        least 1e-100. Without a budget, on an endless stream with sigma = 0, there is no best eta,
+        and its default is 1.
     max_resamples : int, optional
-        Cap on the fresh draws. The search minimises the bound that holds until it is hit, with p
-        so small that draws that losses do not cause take at most half of it in expectation, as far
-        as p >= 1e-9 allows. On an endless stream every cap is used up sooner or later, and p is
+        Cap on the fresh draws. The search minimises the bound that holds until the cap is reached.
+        p is so small that draws which no loss causes use at most half of the cap in expectation, as
+        far as p >= 1e-9 allows. On an endless stream every cap is eventually reached, and p is
         chosen as if there were none.
 
     Returns
     -------
     Plan
-        Typically after less than a second.
+        Typically computed in less than a second.
 
     Raises
     ------
@@ -573,7 +573,7 @@ def calibrate(
                 f"share_rate must be 0 or in [{SMALLEST_SHARE_RATE:g}, 1 - 1/experts = "
                 f"{largest:.6g}]; got {rate!r}"
             )
-        rate = min(rate, largest)  # which is meant exactly
+        rate = min(rate, largest)  # the largest rate is meant exactly
     if (rate is None) != (choice("prior", prior, PRIORS) == "at_most"):
         raise ValueError("share_rate belongs to the prior 'share', and to it only")
     forced = float(private) if forced_switch is None else real_float("forced_switch", forced_switch)
@@ -600,7 +600,7 @@ def calibrate(
     )
     comparison = Comparison(n, horizon, switches, prior)
     if budget is None or n == 1 or horizon == 1 or drawn.cap == 0:
-        # Privacy limits nothing.
+        # Privacy imposes no limit.
         if learning_rate is None:
             best = comparison.best_learning_rate(drawn.batch, drawn.share_rate)
             drawn = replace(drawn, learning_rate=best)
@@ -624,7 +624,7 @@ def calibrate(
 
 
 def regret(plan: TrackerPlan) -> tuple[float | None, dict[str, float]]:
-    """Return the bound, None where nothing is claimed for a whole stream, and its terms."""
+    """Return the bound, None if nothing is claimed for a whole stream, and its terms."""
     drawn = plan.mechanism
     if drawn.experts == 1:
         return 0.0, {"prior": 0.0, "learning": 0.0}
@@ -637,7 +637,6 @@ def regret(plan: TrackerPlan) -> tuple[float | None, dict[str, float]]:
         f"prior{suffix}": cost / drawn.learning_rate,
         f"learning{suffix}": 0.125 * drawn.learning_rate * comparison.squares(drawn.batch),
     }
-    # Behind the cap nothing is learned: the sum of the terms holds until it is reached, and no
-    # longer.
+    # After the cap is reached, nothing is learned, so the sum of the terms only holds until then.
     capped = drawn.cap is not None and drawn.cap < drawn.draws.boundaries
     return (None if capped or drawn.horizon is None else math.fsum(terms.values())), terms

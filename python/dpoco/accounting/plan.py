@@ -1,7 +1,7 @@
-"""Plans: what learners and mechanisms are built from, settled before there are any data.
+"""Plans: the input from which learners and mechanisms are built, fixed before there are data.
 
-Privacy follows from the mechanism and nothing else. A plan that others wrote is certified
-like a calibrated one.
+Privacy follows from the mechanism alone. A plan written by someone else is certified like a
+calibrated one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T", bound="Description | None")
 F = TypeVar("F", bound="Description | None")
 _PARTS = ("forecast", "mechanism", "tuning")
 _FIELDS = frozenset((*_PARTS, "calibration"))
-# A guarantee of a "tight" plan states no claim besides what it proves.
+# A guarantee with calibration "tight" states no claim besides what it proves.
 CALIBRATIONS = ("tight", "corrected", "paper")
 
 
@@ -35,9 +35,9 @@ class Forecast(Description):
     Attributes
     ----------
     regret_bound : float or None
-        Bound on the expected regret over the horizon; infinite or None where nothing is claimed.
+        Bound on the expected regret over the horizon; infinite or None if nothing is claimed.
     regret_scope : str
-        The losses that it holds for.
+        Losses for which the bound holds.
     """
 
     kind = "forecast"
@@ -52,17 +52,17 @@ class Plan(Generic[M, T, F]):
     Attributes
     ----------
     mechanism : Mechanism
-        What the engine enforces and draws, with all its numbers: the engine is built from it, and
-        the guarantee computed from it.
+        The mechanism that the engine enforces and draws, with all its numbers. The engine is built
+        from it, and the guarantee is computed from it.
     tuning : Description or None
-        Numbers of post-processing only: steps, ridges, rounds to play. No guarantee depends on
+        Parameters of post-processing only: steps, ridges, rounds to play. No guarantee depends on
         them.
     forecast : Description or None
-        The bound on the regret that the planner minimised, and its terms. It is for information:
-        the guarantee computes its own.
+        The regret bound that the planner minimised, and its terms. It is for information; the
+        guarantee computes its own bound.
     calibration : {"tight", "corrected", "paper"}
         How the noise was found: as little as is proved to be enough, by the corrected theorem of a
-        paper, or as printed. Of the latter two a guarantee says what they claim.
+        paper, or as printed. For the latter two, a guarantee states their claims.
     """
 
     mechanism: M
@@ -71,13 +71,13 @@ class Plan(Generic[M, T, F]):
     calibration: str = "tight"
 
     def __post_init__(self) -> None:
-        """Refuse other words for how the noise was found."""
+        """Raise for other values of `calibration`."""
         choice("calibration", self.calibration, CALIBRATIONS)
 
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
         parts = {name: to_record(getattr(self, name)) for name in _PARTS}
-        # Plans from before the field existed stay as they are, and are read as "tight".
+        # Plans from before this field existed are read as "tight" and written without the field.
         if self.calibration != "tight":
             parts["calibration"] = self.calibration
         return {"kind": "dpoco.plan", "version": 1, **parts}
@@ -96,7 +96,7 @@ class Plan(Generic[M, T, F]):
         record
             The dictionary.
         tuning, forecast
-            What these parts are; None is for plans without.
+            Classes of these parts; None for plans without them.
 
         Raises
         ------

@@ -7,11 +7,11 @@ eps_k = 2 C D / (m w_k b_k), and all decisions together are rho-zCDP with
 
     rho = sum eps_k^2 / 8  (exponential mechanism)   or   sum eps_k^2 / 2  (Laplace noise),
 
-and (sum eps_k)-private; the Renyi divergences of `Decaying` are smaller. On a
-box, whose coordinates are chosen independently, the l_2 diameter takes the place of D in rho. A
-change in batch i is seen by the selections k >= i only: later users have smaller rho. For sums of
-squares of ranges that are fixed by the budget, the sum of the noise scales b_k = b_1 k^-alpha is
-least at alpha = 2/3; for fixed sums of ranges, pure privacy, at 1/2.
+and (sum eps_k)-private; the Renyi divergences of `Decaying` are smaller. For a box, whose
+coordinates are chosen independently, the l_2 diameter replaces D in rho. A change in batch i
+affects only the selections k >= i, so later users have smaller rho. If the budget fixes the sum of
+the squared ranges, the sum of the noise scales b_k = b_1 k^-alpha is least at alpha = 2/3; if it
+fixes the sum of ranges (pure privacy), at 1/2.
 
 Proof: ``docs/privacy/polyhedral_frank_wolfe.md``. Source: Han et al., DP-POFW, Theorem 3.4,
 corrected: range instead of monotone counts, exact sums, batches.
@@ -56,8 +56,8 @@ __all__ = ["PolyhedralPlan", "PolyhedralTuning", "calibrate", "guarantee", "make
            "published_factor", "user_rho", "with_least_scale"]  # fmt: skip
 
 SELECTORS = ("gumbel", "laplace")
-# Of the worst-case curvature in the choice of the batch: it is far too large for records that are
-# not aligned with a pair of vertices.
+# Share of the worst-case curvature in the choice of the batch. The worst case is far too large for
+# records that are not aligned with a pair of vertices.
 _CURVATURE = 0.125
 _FEWEST_UPDATES = 16
 _SUMMED = 2**14
@@ -65,12 +65,12 @@ _SUMMED = 2**14
 
 @dataclass(frozen=True)
 class PolyhedralTuning(Description):
-    """Post-processing of the vertices that polyhedral Frank-Wolfe selects: only steps 1/k.
+    """Post-processing of the selected vertices in polyhedral Frank-Wolfe: only steps 1/k.
 
     Attributes
     ----------
     horizon : int
-        Rounds.
+        Number of rounds.
     """
 
     kind = "polyhedral_frank_wolfe_tuning"
@@ -120,11 +120,11 @@ def calibrate(
     """
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
-    # Leaves are bounded in the maximum norm, whatever the norm of the domain: its dual is l_1.
+    # Leaves are bounded in the maximum norm for every domain; its dual norm is l_1.
     view = L1Geometry(domain)
     n, pure = known_horizon(horizon), budget is not None and budget.delta == 0.0
     if exponent is None:
-        # The exponents of the least sum of scales at a fixed sum of ranges, or of their squares
+        # The exponents with the least sum of scales for a fixed sum of ranges or of squared ranges
         # (docs/privacy/polyhedral_frank_wolfe.md, "Allocation").
         exponent = 0.5 if pure else 2.0 / 3.0
     near = Neighbours(choice("relation", relation, CHANGES))
@@ -143,7 +143,7 @@ def calibrate(
     else:
 
         def error(m: int) -> float:
-            """Return the predicted error of optimisation and noise, K = n // m updates."""
+            """Return the predicted error of optimisation and noise for K = n // m updates."""
             own, updates = silent(m), n // m
             noise = view.excess(own.law) * closed_scale(own, near, budget)
             return slowness(view, loss, updates) + noise * mean_scale(own.exponent, updates)
@@ -151,7 +151,7 @@ def calibrate(
         batch = min(batch_sizes(n), key=error)
     assert isinstance(batch, int)
     own = silent(batch)
-    # A single point is selected from nothing, without noise.
+    # A single point needs no selection and no noise.
     if budget is not None and view.diameter() > 0.0:
         own = with_least_scale(own, near, budget)
     return make_plan(domain, loss, own, n)
@@ -168,7 +168,7 @@ def make_plan(
 
 
 def vertex_scores(view: L1Geometry, leaf: LeafBounds, offset: int, batch: int) -> VertexScores:
-    """Return the scores of selections."""
+    """Return the scores of the selections."""
     return VertexScores(
         slope=1.0 if leaf.slope is None else leaf.slope,
         leaf=leaf.bound,
@@ -191,7 +191,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -211,8 +211,7 @@ def guarantee(
     view, scores, delta = L1Geometry(domain), own.scores, stated_delta(budget, n)
     assert isinstance(scores, VertexScores)
     leaf = enforced_leaf_bounds(domain, loss, scores)
-    # Compared exactly: diameters and bounds are what the engine enforces, and nothing else is
-    # proved.
+    # Compared exactly: the proof covers only the diameters and bounds that the engine enforces.
     if scores != vertex_scores(view, leaf, scores.offset, scores.batch):
         raise ValueError("the plan's scores are not those of this domain and loss")
     if own.rounds != n // scores.batch:
@@ -271,10 +270,10 @@ def guarantee(
 
 
 def user_rho(plan: PolyhedralPlan, round: int, relation: str = "replace") -> float:
-    """Return the zCDP parameter against a change of one round's data, given the round.
+    """Return the zCDP parameter for a change of the data of one given round.
 
-    The data of a round enter the updates of that batch and of later ones: the later the round,
-    the smaller the parameter. It is 0 for the rounds of an incomplete last batch.
+    The data of a round enter the updates of its batch and of later batches, so later rounds have
+    smaller parameters. The parameter is 0 for the rounds of an incomplete last batch.
 
     Parameters
     ----------
@@ -293,11 +292,11 @@ def user_rho(plan: PolyhedralPlan, round: int, relation: str = "replace") -> flo
 
 
 def closed_scale(own: Selections, near: Neighbours, budget: Budget) -> float:
-    """Return the scale that zCDP or pure composition ask for; nothing checks its rounding."""
+    """Return the scale for zCDP or pure composition; its rounding is not checked."""
     assert isinstance(own.scores, VertexScores)
     reach, spread = own.scores.reach(near.sides)
     decay = Decay(own.exponent, own.scores.offset, own.rounds)
-    # Pure epsilons add up, for any delta; concentration may need less noise.
+    # For any delta, pure epsilons add up. Concentration may need less noise.
     scale = reach * decay.total() / budget.epsilon
     if budget.delta > 0.0:
         try:
@@ -312,28 +311,28 @@ def closed_scale(own: Selections, near: Neighbours, budget: Budget) -> float:
 def with_least_scale(
     own: Selections, near: Neighbours, budget: Budget, *, tight: bool = True
 ) -> Selections:
-    """Return selections that keep to `budget`; by composition in closed form unless `tight`."""
+    """Return selections that keep to `budget`; by closed-form composition unless `tight`."""
 
     def delta(b: float) -> float:
         found = replace(own, scale=b).loss(near)
         return 1.0 if found is None else found.delta(budget.epsilon)
 
     scale = closed_scale(own, near, budget)
-    # Divergences of all selections prove a smaller scale than zCDP does.
+    # The divergences of all selections prove a smaller scale than zCDP does.
     if tight and budget.delta > 0.0:
         scale = least_at(scale, delta, budget.delta)
-    while not delta(scale) <= budget.delta:  # rounding, by a few units
+    while not delta(scale) <= budget.delta:  # corrects rounding by a few units in the last place
         scale *= 1.0 + 1e-12
     return replace(own, scale=scale)
 
 
 def least_at(high: float, delta: Callable[[float], float], target: float) -> float:
-    """Return the smallest scale at which `delta` is at most `target`, to 1e-9; at most `high`."""
+    """Return the smallest scale up to `high` with `delta(scale) <= target`, to 1e-9."""
 
     def excess(log_scale: float) -> float:
         return math.log(max(delta(math.exp(log_scale)), 1e-300)) - math.log(target)
 
-    # `high` is proved by composition in closed form; the search goes down from it.
+    # Closed-form composition proves `high`; the search goes down from there.
     low = 0.8 * high
     while delta(low) <= target:
         high, low = low, 0.8 * low
@@ -343,26 +342,26 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
     if excess(at) > 0.0:
         at = find_root(excess, at, top, xtol=2e-10) if excess(top) < 0.0 else top
     scale, margin = min(math.exp(at), high), 2e-10
-    # The root is approximate: the scale is raised until the curve itself holds.
+    # The root is approximate, so the scale is raised until the curve is within the target.
     while delta(scale) > target:
         scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin
     return min(rounded_up(scale), high)
 
 
 def batch_sizes(horizon: int) -> Iterator[int]:
-    """Yield the batches that are compared: 1, and those of enough updates."""
+    """Yield the batches to compare: 1, and those with enough updates."""
     m = 1
     while m == 1 or m <= horizon // _FEWEST_UPDATES:
         yield m
-        m = max(m + 1, int(1.15 * m))  # 125 of them for 10^9 rounds
+        m = max(m + 1, int(1.15 * m))  # 125 batches for 10^9 rounds
 
 
 def mean_scale(exponent: float, updates: int) -> float:
-    """Return the mean of j^-exponent over updates j: a sum, and an integral of late ones."""
+    """Return the mean of j^-exponent over updates j: a sum, plus an integral for late updates."""
     head = np.arange(1.0, min(updates, _SUMMED) + 1.0) ** -exponent
     if updates <= _SUMMED:
         return float(head.sum()) / updates
-    # Exponents are at most 0.9, so that p is not 0. The integral is the midpoint rule: every term
+    # Exponents are at most 0.9, so p is positive. The integral uses the midpoint rule: every term
     # stands for half a step on both sides.
     low, high, p = _SUMMED + 0.5, updates + 0.5, 1.0 - exponent
     tail = np.power(low, p) * np.expm1(p * (np.log(high) - np.log(low))) / p
@@ -370,7 +369,7 @@ def mean_scale(exponent: float, updates: int) -> float:
 
 
 def slowness(view: L1Geometry, loss: Loss, updates: int) -> float:
-    """Return the predicted excess loss of few updates, whatever the noise."""
+    """Return the predicted excess loss of having few updates, for any noise."""
     width = view.diameter()
     curvature = _CURVATURE * float(loss.smoothness(view)) * width * width
     return curvature * (1.0 + math.log(updates)) / (2.0 * updates)

@@ -1,18 +1,18 @@
-"""Many learners, each person's records with one of them or a few: what holds for all together.
+"""Guarantees of pools: many learners, with each person's records at one or a few of them.
 
-Claim: let one learner's guarantee hold for one changed record, and let a pool of learners with
-independent noise see records whose keys and order are public. Then
+Claim: let one learner's guarantee hold for one changed record. Let a pool of learners with
+independent noise receive records whose keys and order are public. Then
 
-* if key and round of the changed record do not depend on releases, the pool has the guarantee of
-  the one learner, however many learners there are and whatever the others' records react to;
-* if they do, it has the same guarantee provided that it holds *given any past* of the learner: for
-  learners made of draws with fresh noise, truncated tails included, for couplings and for purely
-  private learners with the truncated tails of all learners;
+* if the key and round of the changed record do not depend on releases, the pool has the guarantee
+  of the one learner, however many learners there are and however the others' records react;
+* if they do, it has the same guarantee if that holds *given any past* of the learner. This is true
+  for learners made of draws with fresh noise, truncated tails included, for couplings, and for
+  purely private learners with the truncated tails of all learners;
 * in general delta(epsilon) of all learners adds up (Henzinger, Safavi and Vadhan, "Concurrent
   composition for differentially private continual mechanisms", 2024: it can get that bad);
-* what all rounds of a person cost with one learner is mu-GDP, rho-zCDP or purely epsilon-private:
-  with c learners they are sqrt(c) mu-GDP, c rho-zCDP and purely c epsilon-private, if the guarantee
-  holds given any past.
+* if the cost of all rounds of a person at one learner is mu-GDP, rho-zCDP or purely
+  epsilon-private, then with c learners it is sqrt(c) mu-GDP, c rho-zCDP and purely c
+  epsilon-private, provided that the guarantee holds given any past.
 
 Proof: ``docs/privacy/pools.md``.
 """
@@ -35,13 +35,13 @@ __all__ = ["NOISES", "pool_guarantee", "read_noise"]
 
 NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
-_UP = 1.0 + 1e-14  # more than the roundings below
-# Numbers that are about one changed record.
+_UP = 1.0 + 1e-14  # exceeds the rounding errors below
+# Fields that concern one changed record.
 _OF_ONE_RECORD = ("paper_epsilon", "regret_bound")
 
 
 def read_noise(learner: Any) -> str:
-    """Return what is proved about the noise of a learner, as `pool_guarantee` takes it."""
+    """Return what is proved about the noise of a learner, as an argument of `pool_guarantee`."""
     return str(learner._noise) if learner._one_round else "hidden"
 
 
@@ -56,42 +56,42 @@ def pool_guarantee(
     separation_per_key: int = 1,
     keys_per_user: int = 1,
 ) -> Guarantee:
-    """Return the guarantee of a pool of at most `keys` learners that have the guarantee `one` each.
+    """Return the guarantee of a pool of at most `keys` learners, each with the guarantee `one`.
 
     Parameters
     ----------
     one : Guarantee
-        Of one learner, for one changed record or for all rounds of a person: then the pool's is
-        for users, who keep to the same rule under each key.
+        Guarantee of one learner, for one changed record or for all rounds of a person. In the
+        latter case the pool's guarantee is for users, who keep to the same rule under each key.
     keys : int
         Largest number of learners; public.
     noise : {"fresh", "ideal_fresh", "hidden"}
-        What is proved about the learner's noise given any past: that it is fresh, truncated tails
-        included; that it is with ideal draws; nothing.
+        What is proved about the learner's noise given any past: "fresh": it is fresh, truncated
+        tails included; "ideal_fresh": it is fresh with ideal draws; "hidden": nothing.
     adaptive : bool
-        Whether key and round of a person's records may depend on what was released before.
+        Whether the key and round of a person's records may depend on earlier releases.
     privacy_unit : {"record", "user"}
         What changes: one record, or all records of one person.
     rounds_per_user : int
-        Most records of one person under one key; 1 for "record".
+        Largest number of records of one person under one key; 1 for "record".
     separation_per_key : int
-        Smallest distance between two of them, in rounds of that key's learner apart; 1 for
-        "record".
+        Smallest distance between two of them, in rounds of that key's learner; 1 for "record".
     keys_per_user : int
-        Most keys under which one person has records; 1 for "record".
+        Largest number of keys under which one person has records; 1 for "record".
 
     Returns
     -------
     Guarantee
-        At the delta of `one`.
+        Stated at the delta of `one`.
 
     Raises
     ------
     CalibrationError
-        If that delta does not pay for the pool at any epsilon: the learners need a smaller one.
+        If that delta does not cover the pool at any epsilon. The learners then need a smaller
+        delta.
     ValueError
-        If several records of one person are to be protected and nothing is proved about that, or
-        less than the learners' guarantee for people says.
+        If several records of one person are to be protected, and either nothing is proved for them
+        or the learners' guarantee for people requires fewer records.
     """
     positive_int("keys", keys)
     choice("noise", noise, NOISES)
@@ -110,10 +110,10 @@ def pool_guarantee(
         raise ValueError("keys_per_user must be at most the number of keys")
     if not one.private:
         return one
-    # A learner may enforce its rule, and its conditions say so; nothing enforces the caller's.
+    # A learner may enforce its rule, as its conditions say. The caller's rule is not enforced.
     promised = say.PROMISED if one.person is None else ""
     one, ideal, (m, b) = _find_person_loss(one, m, b) if user else (one, _ideal(one), (1, 1))
-    # The pool says how often and when people come.
+    # The pool's own conditions say how often and when people come.
     theirs = (say.EACH_PERSON, say.RULE, say.TIMES, say.PER_ROUND) if user else (say.TIMES,)
     changed: Fields = {
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
@@ -130,12 +130,12 @@ def pool_guarantee(
         changed |= dict.fromkeys(_OF_ONE_RECORD)
         ideal = _compose_keys(ideal, c, one.delta, noise, adaptive)
     if m * c > 1 or keys > 1 or noise == "hidden":
-        changed["description"] = None  # which does not say what all of them cost
+        changed["description"] = None  # it does not describe the cost of all learners
     if noise == "hidden" and adaptive:
         return _guarantee_hidden(one, ideal.pure, keys, m * c, changed)
-    # Draws that are fresh given any past are replaced from the challenge on, in c learners. Ideal
-    # draws hide a point of the past, so that all learners' draws have to be replaced
-    # (docs/privacy/pools.md).
+    # With draws that are fresh given any past, the proof replaces the draws of c learners from the
+    # challenge on. Ideal draws hide a point of the past, so the proof has to replace the draws of
+    # all learners (docs/privacy/pools.md).
     mass = one.loss.mass * (keys if noise == "ideal_fresh" and adaptive else c)
     if one.private and mass == one.loss.mass and (m * c == 1 or ideal == one.loss.bare):
         return replace(one, **changed)
@@ -148,7 +148,7 @@ def pool_guarantee(
 
 def _find_person_loss(one: Guarantee, m: int, b: int) -> tuple[Guarantee, Loss, tuple[int, int]]:
     """Return a learner's guarantee for all rounds of a person, its ideal loss, and the rule."""
-    if one.description is None:  # m rounds are m changes, one after the other
+    if one.description is None:  # m rounds are m changes in a chain
         ideal = _ideal(one)
         return one, ideal if ideal == UNKNOWN else group(ideal, m), (m, b)
     mine = one.for_person(m, b)
@@ -156,7 +156,7 @@ def _find_person_loss(one: Guarantee, m: int, b: int) -> tuple[Guarantee, Loss, 
 
 
 def _ideal(one: Guarantee) -> Loss:
-    """Return all that is stated of a learner with ideal noise."""
+    """Return all bounds stated for a learner with ideal noise."""
     known = [each for each in one.stated if each != UNKNOWN]
     if one.delta == 0.0 and one.loss.mass == 0.0 and one.loss.pure == math.inf:
         known.append(Pure(one.epsilon))
@@ -166,9 +166,10 @@ def _ideal(one: Guarantee) -> Loss:
 def _guarantee_hidden(
     one: Guarantee, pure: float, keys: int, records: int, changed: Fields
 ) -> Guarantee:
-    """Return what holds where noise stays hidden: its pure epsilon, or the deltas of all keys.
+    """Return the guarantee for hidden noise: by its pure epsilon, or by adding all keys' deltas.
 
-    Only the pure epsilon is proved given any past; a smaller epsilon at the learner's delta is not.
+    Given any past, only the pure epsilon is proved, and not a smaller epsilon at the learner's
+    delta.
     """
     found: list[Guarantee] = []
     if math.isfinite(pure):
@@ -178,7 +179,7 @@ def _guarantee_hidden(
         if math.isfinite(epsilon):
             found.append(replace(bare, epsilon=epsilon))
     if records == 1 and one.delta > 0.0:
-        # At this epsilon the deltas of all learners add up to the delta of one.
+        # At this epsilon, the deltas of all learners sum to the delta of one.
         epsilon = one.epsilon_at(one.delta / keys * (1.0 - 1e-14))
         if math.isfinite(epsilon):
             changed["conditions"] = (say.ONE_LEARNER_REACTS, *changed["conditions"])
@@ -194,13 +195,13 @@ def _compose_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) 
     if proved and c == 1 and loss != UNKNOWN:
         return loss
     if proved:
-        square = c if noise == "fresh" else c * c  # the latter: a chain of c changes
+        square = c if noise == "fresh" else c * c  # c * c for a chain of c changes
         if loss.mu < math.inf:
             known.append(Gaussian(math.sqrt(square) * loss.mu * _UP))
         elif loss.rho < math.inf:
             known.append(Zcdp(square * loss.rho * _UP))
-    # Pure losses hold given any past, whatever the noise: the past has the same probability in both
-    # worlds.
+    # Pure losses hold given any past, for any noise, because the past has the same probability on
+    # both streams.
     if loss.pure < math.inf:
         known.append(Pure(loss.pure if c == 1 else c * loss.pure * _UP))
     if not known:
@@ -223,7 +224,7 @@ def _explain_delta(keys: int | None, delta: float) -> str:
 def _conditions(
     one: Guarantee, keys: int, adaptive: bool, promised: str | None, rule: tuple[int, int, int]
 ) -> tuple[str, ...]:
-    """Return the pool's own conditions; `promised` is None where one record is protected."""
+    """Return the pool's own conditions; `promised` is None if one record is protected."""
     m, b, c = rule
     data = [say.ONE_KEY]
     if promised is not None:
@@ -231,7 +232,7 @@ def _conditions(
         apart = f", any two at least {b} rounds of its learner apart" if m > 1 and b > 1 else ""
         often = f"one person has at most {records}{apart}."
         data = [promised + (often if promised else often.capitalize()), say.RULE]
-        if c < keys:  # which the pool does not count
+        if c < keys:  # the pool does not count keys per user
             data.append(say.promise(say.FEW_KEYS.format(keys=f"{c} key{'s' * (c > 1)}")))
     where = "key and round" if m * c == 1 else "keys and rounds"
     who = "the changed record" if promised is None else "a person's records"

@@ -1,11 +1,11 @@
-"""Planning and accounting of private ranges of columns: of the search, and of what learns behind.
+"""Planning and accounting of private column ranges: the search, and the learner after it.
 
-Claim: medians by Gumbel noise and prefix sums of bins with correlated Gaussian noise see disjoint
-rounds, and so does the learner that gets all later rounds. For single rounds the guarantee is the
-worst of the three, and for all rounds of a person their sum.
+Claim: medians by Gumbel noise, and prefix sums of bins with correlated Gaussian noise, use disjoint
+rounds; the learner gets all later rounds. For single rounds the guarantee is the worst of the
+three, and for all rounds of a person it is their composition.
 
 Proof: ``docs/privacy/ranges.md``. The bins, their edges and all constants here are public and the
-same for everybody: none of them may be chosen after a look at the data.
+same for everybody. They must not be chosen after looking at the data.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ __all__ = ["BINS", "RangePlan", "behind_ranges", "calibrate", "deviations", "gua
 
 RangePlan = Plan[RangeSearch, None, None]
 
-BINS = 259  # of the 258 edges +-2^(j/2), j = -48..80
-FEWEST = 500  # records of a search
-MEDIAN_SHARE = 0.4  # of them, for medians
-FINDER_SHARE = 0.1  # of mu^2, where people come back: half of it for medians
-_MEDIAN_RANKS = 44.0  # scales of one-directional noise that a median's rank is off, at most
-_SPREADS = 8.0  # deviations of a cumulative count that records for counts must be
-# Share of a budget to plan for: the rest is for tails and last digits.
+BINS = 259  # for the 258 edges +-2^(j/2), j = -48..80
+FEWEST = 500  # least number of records of a search
+MEDIAN_SHARE = 0.4  # share of the records for medians
+FINDER_SHARE = 0.1  # share of mu^2 for the search if people return; half of it is for medians
+_MEDIAN_RANKS = 44.0  # largest error of a median's rank, in scales of one-directional noise
+_SPREADS = 8.0  # number of records for counts, in deviations of a cumulative count
+# Share of a budget to plan for. The rest is for tails and rounding.
 _SLACK = 1.0 - 1e-9
 
 
 def _records(medians: bool, records: int) -> tuple[int, int]:
-    """Return how many records are for medians, and how many for counts."""
+    """Return the number of records for medians and for counts."""
     first = int(MEDIAN_SHARE * records) if medians else 0
     return first, records - first
 
@@ -79,22 +79,22 @@ def calibrate(
     Parameters
     ----------
     columns, medians : int
-        Columns whose ranges are searched, and those of them whose median is drawn first.
+        Columns whose ranges are searched, and the number of those whose median is drawn first.
     records : int
-        Of the search.
+        Number of records of the search.
     budget : Budget or None
-        Of the search alone. None adds no noise.
+        Budget of the search alone. None adds no noise.
     horizon : int, optional
-        Rounds of the whole stream, in which people may come; default: those of the search.
+        Rounds of the whole stream, in which people may come; default: the rounds of the search.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     participation : Participation, optional
-        How often one person may come; medians and counts then have half of mu^2 each, if a
-        person's rounds may be in both.
+        How often one person may come. If a person's rounds may be in both, medians and counts have
+        half of mu^2 each.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the counts.
     exact_tails : bool, optional
-        Whether tails are charged as those of integer draws; default: unless `numerics` is "float".
+        Whether tails are charged as for integer draws; default: unless `numerics` is "float".
 
     Raises
     ------
@@ -106,7 +106,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     first, second = _records(medians > 0, positive_int("records", records))
-    # People come over the whole stream, though the search has its first rounds alone.
+    # People come during the whole stream, although the search only has its first rounds.
     near = release.planned_neighbours(relation, participation, horizon or records, budget)
     vector = ClippedVector(columns, math.inf, float(second), math.inf)
     plain = GaussianSum(vector, SquareRoot(), pushes=BINS)
@@ -116,7 +116,7 @@ def calibrate(
     allowed = _without_tails(budget, mass)
     mu = gaussian_mu(allowed.epsilon, allowed.delta)
     if medians and most_rounds(near.rounds, near.separation, records) > 1:
-        # Medians and counts each have half of mu^2, since a person's rounds may be in both.
+        # Medians and counts each have half of mu^2, because a person's rounds may be in both.
         mu *= math.sqrt(0.5)
     scale = _median_scale(medians, first, near, allowed, mu)
 
@@ -128,25 +128,25 @@ def calibrate(
 
 
 def _without_tails(budget: Budget, mass: float) -> Budget:
-    """Return what is left of `budget` for ideal noise: tails count for medians as for counts."""
+    """Return the part of `budget` for ideal noise; tails of medians and counts cost the same."""
     if 10.0 * mass >= budget.delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = "
             f"{budget.delta:.3g}; raise delta, or take numerics='lattice'"
         )
-    # Tails cost more at a larger epsilon. At most a quarter of delta is theirs: where they would
-    # take more, the plan is for a smaller epsilon, and what holds there holds at the budget's.
+    # Tails cost more at a larger epsilon. They get at most a quarter of delta. If they would take
+    # more, we plan for a smaller epsilon; its guarantee also holds at the budget's epsilon.
     epsilon = min(budget.epsilon, math.log(0.25 * budget.delta / mass - 1.0))
     left = budget.delta - charge(epsilon, mass)
     return Budget._derived(_SLACK * epsilon, _SLACK * left)
 
 
 def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu: float) -> float:
-    """Return the scale of the medians' noise: all of `budget` for a single round, else mu."""
+    """Return the scale of the medians' noise: all of `budget` for a single round, or mu."""
     if medians == 0:
         return 0.0
-    # A single round is in one part only, and each part may spend the whole budget; all medians see
-    # it, one for every column.
+    # A single round is in one part only, so each part may spend the whole budget. All medians use
+    # this round, one per column.
     length = selection_budget(budget, "gumbel", medians)
     if near.rounds > 1:
         length = _longest_range(mu / math.sqrt(medians) * _SLACK)
@@ -169,9 +169,9 @@ def _longest_range(mu: float) -> float:
 def _with_noise(
     plain: GaussianSum, reached: Callable[[GaussianSum], float], mu: float, numerics: str
 ) -> GaussianSum:
-    """Return the counts with the least noise of which mu is `reached`."""
+    """Return the counts with the least noise for which `reached` gives mu."""
     choice("numerics", numerics, ("auto", "float", "lattice"))
-    # mu falls in proportion to the scale in doubles; on a lattice its grid changes with the scale.
+    # In doubles, mu is proportional to 1 / scale. On a lattice, the grid changes with the scale.
     scale = reached(replace(plain, scale=1.0)) / mu
     if numerics == "float":
         return replace(plain, scale=scale)
@@ -190,22 +190,22 @@ def behind_ranges(
     *,
     budget: Budget | None,
 ) -> Guarantee:
-    """Return the guarantee of a search for ranges, and of a learner that has all later rounds.
+    """Return the guarantee of a search for ranges followed by a learner on all later rounds.
 
-    It is about single rounds. Where people come back, `for_person` is about all of a person's.
+    It is about single rounds. If people return, `for_person` covers all rounds of a person.
 
     Parameters
     ----------
     search, learner : Guarantee
-        Of each, about the same change.
+        Guarantees of the two, about the same change.
     budget : Budget or None
-        Its delta is the one epsilon is stated at.
+        Epsilon is stated at its delta.
     """
-    # Without noise in either there is no statement about both.
+    # If either has no noise, nothing can be stated about both.
     if search.description is None or learner.description is None:
         rounds = search.horizon + learner.horizon
         return Guarantee.none(rounds, f"ranges of columns, and {learner.mechanism}")
-    # The number of a round is public and decides which part sees it: the worse curve holds.
+    # The number of a round is public and decides which part uses it, so the worse curve holds.
     return Guarantee.about(
         Parts("one_of", (search.description, learner.description), "ranges"),
         Neighbours(search.change),
@@ -220,9 +220,9 @@ def behind_ranges(
 
 
 def split(budget: Budget, people: bool) -> tuple[Budget, Budget]:
-    """Return the budgets of a search and of the learner behind: all of it, or shares of mu^2.
+    """Return the budgets of a search and of the learner after it: the whole, or shares of mu^2.
 
-    Of single rounds each is data of one of them; people who come back meet both.
+    A single round is in one of them only, but people who return are in both.
     """
     if not people:
         return budget, budget
@@ -239,7 +239,7 @@ def guarantee(
     budget: Budget | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what a search guarantees for single rounds, computed from its mechanism."""
+    """Return the guarantee of a search for single rounds, computed from its mechanism."""
     search = plan.mechanism
     columns = search.counts.summand.size
     return Guarantee.about(
@@ -254,7 +254,7 @@ def guarantee(
 
 
 def deviations(counts: GaussianSum) -> tuple[FloatArray, FloatArray]:
-    """Return the deviations of the count up to each edge, and beyond it, both of shape (258,)."""
+    """Return the deviations of the counts up to each edge and beyond it, each of shape (258,)."""
     # The noise of a prefix sum is a row of the factor times the draws.
     norms = square_root_norms()[:BINS]
     return counts.scale * norms[:-1], counts.scale * _norms_beyond()
@@ -262,8 +262,8 @@ def deviations(counts: GaussianSum) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=1)
 def _norms_beyond() -> FloatArray:
-    """Return the norms of the last row less each row before it."""
-    # The last sum and one before it share draws: rows are subtracted before the norm is taken.
+    """Return the norms of the differences between the last row and each earlier row."""
+    # The last sum shares draws with earlier sums, so rows are subtracted before taking the norm.
     rows = square_roots()[:BINS]
     last = rows[::-1]
     norms = [np.linalg.norm(last - np.concatenate([rows[k::-1], np.zeros(BINS - 1 - k)]))
@@ -282,21 +282,21 @@ def needed_records(
     relation: str = "replace",
     participation: release.Returning | None = None,
 ) -> int:
-    """Return how many records a search needs: a function of public sizes.
+    """Return the number of records that a search needs, a function of public sizes.
 
-    The rank of a median must be off by less than half of its records, and the noise of a count
-    must be an eighth of the records that are counted.
+    The error of a median's rank must be less than half of its records, and the noise of a count
+    must be at most an eighth of the counted records.
 
     Raises
     ------
     CalibrationError
         If no number of records is enough.
     """
-    if budget is None:  # no noise to outweigh
+    if budget is None:  # there is no noise
         return FEWEST
     records = FEWEST
-    # A longer search has more rounds of a person, hence more noise, which needs a longer search:
-    # this repeats until both agree.
+    # In a longer search a person has more rounds. This needs more noise, and hence a longer search,
+    # so we iterate until both agree.
     for _ in range(200):
         plan = calibrate(
             columns, medians=medians, records=records, budget=budget, horizon=horizon,

@@ -5,7 +5,7 @@ is (epsilon, delta)-private for epsilon >= 0 with
 
     delta = exp((a - 1)(D - epsilon)) / (a - 1) * (1 - 1/a)^a,
 
-and divergences of one order add up under adaptive composition.
+and divergences of the same order add up under adaptive composition.
 
 A mechanism is rho-zCDP when its Renyi divergence of every order a > 1 between neighbouring streams
 is at most a rho. Claim: it is then (epsilon, delta)-private for every epsilon >= 0 with
@@ -35,7 +35,7 @@ __all__ = ["DEFAULT_ORDERS", "compose_zcdp", "rdp_delta", "rdp_epsilon", "zcdp_d
            "zcdp_epsilon", "zcdp_rho"]  # fmt: skip
 
 SMALLEST_RHO, LARGEST_RHO = 1e-18, 1e6
-# Of rho: more than the roundings between it and the noise scale that is calibrated to it.
+# Relative margin on rho that exceeds the rounding errors between rho and its noise scale.
 _RHO_MARGIN = 1e-12
 
 
@@ -61,7 +61,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     """
     if not epsilon >= 0.0 or not rho >= 0.0:
         raise ValueError(f"epsilon and rho must be at least 0; got {epsilon!r} and {rho!r}")
-    # Every order proves a bound: one that is not the best costs digits and no truth.
+    # Every order proves a bound, so a suboptimal order makes the bound looser but not false.
     return kernel.zcdp_delta(epsilon, rho)
 
 
@@ -78,10 +78,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     Returns
     -------
     float
-        Infinite if none is found.
+        Infinite if no epsilon is found.
     """
     check_delta(delta)
-    # As for a mechanism of which no more is known: one search for both.
+    # The search is the same as for a mechanism of which only rho is known.
     return kernel.Zcdp(rho).epsilon(delta)
 
 
@@ -99,12 +99,13 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Raises
     ------
     CalibrationError
-        If it lies outside [1e-18, 1e6].
+        If rho lies outside [1e-18, 1e6].
     """
     if not real_float("epsilon", epsilon) > 0.0:
         raise ValueError(f"epsilon must be positive; got {epsilon!r}")
     check_delta(delta)
-    # The root in logarithms, since delta underflows; what is returned holds for delta itself.
+    # The root is found on a log scale because delta underflows. The result is checked for delta
+    # itself.
     return largest(
         "rho",
         (SMALLEST_RHO, LARGEST_RHO),
@@ -144,7 +145,7 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
     Returns
     -------
     float
-        At most 1, which is returned where no order proves less. O(k).
+        At most 1; 1 if no order proves less. O(k).
 
     Raises
     ------
@@ -163,7 +164,7 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
     Parameters
     ----------
     orders, divergences
-        As of `rdp_delta`, with the same errors.
+        See `rdp_delta`; the errors are the same.
     delta : float
         Strictly between 0 and 1.
 
@@ -174,10 +175,10 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
     """
     a, divergence = _check(orders, divergences)
     check_delta(delta)
-    # The bound on delta, solved for epsilon at each order. `raise_epsilon` pays for its rounding.
+    # The bound on delta, solved for epsilon at each order. `raise_epsilon` corrects its rounding.
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
-    # The function of the kernel: `rdp_delta` would check the arrays again for every trial.
+    # The kernel's function, because `rdp_delta` would check the arrays again in every trial.
     least = max(0.0, float(epsilon.min()))
     return raise_epsilon(least, lambda e: renyi_delta(divergence, e, a) <= delta)
 
@@ -188,6 +189,6 @@ def _check(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, Float
     divergence = float_array("divergences", divergences, (a.shape[0],))
     if not a.size or not bool(np.all((a > 1.0) & np.isfinite(a))):
         raise ValueError("orders must be finite and above 1, at least one")
-    if not bool(np.all(divergence >= 0.0)):  # nor NaN, which no bound is
+    if not bool(np.all(divergence >= 0.0)):  # also refuses NaN
         raise ValueError("divergences must be at least 0")
     return a, divergence

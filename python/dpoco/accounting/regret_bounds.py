@@ -1,8 +1,8 @@
 """Regret bounds of the continuous learners: P-COMW, CTRL, their lazy forms, and noisy leaders.
 
 Claim: for every stream of convex G-Lipschitz losses fixed in advance (oblivious), the expected
-regret against the best point of the domain is at most the total returned here. The streams may not
-react to the decisions; the privacy statements elsewhere do not need that.
+regret against the best point of the domain is at most the returned total. These streams may not
+react to the decisions; the privacy statements elsewhere allow that.
 
 Proof: ``docs/privacy/oco_regret.md``, which derives every term. Sources: Agarwal et al., P-COMW,
 Theorem "Regret bound for P-COMW"; Agarwal et al., CTRL, Theorems 4 and 28. Constants are two to
@@ -24,7 +24,7 @@ __all__ = ["LazyProblem", "RegretBound", "best_inverse_temperature", "best_step_
            "endless_regret", "entropy_term", "gaussian_width", "gibbs_regret", "growing_cost",
            "leader_regret", "stated_regret", "uniform_is_as_good", "without_regret"]  # fmt: skip
 
-# Streams that bounds on regret hold for, in words.
+# Streams for which regret bounds hold, in words.
 REGRET_SCOPES = {
     "stationary": "losses drawn independently from one law",
     "shifting": "losses drawn independently, from a law that changes a few times",
@@ -36,7 +36,7 @@ _ENDLESS = "no bound is stated of a stream without end, because it grows with th
 
 @dataclass(frozen=True, slots=True)
 class RegretBound:
-    """A bound on expected regret, in units of loss, the terms it is the sum of, and its streams."""
+    """A bound on expected regret, in units of loss, with its terms and its streams."""
 
     total: float
     terms: dict[str, float] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class RegretBound:
 
     @classmethod
     def of(cls, terms: dict[str, float], scope: str = "oblivious") -> RegretBound:
-        """Return the sum of some terms, which holds for "oblivious" or "adaptive" streams."""
+        """Return the sum of the given terms as a bound for "oblivious" or "adaptive" streams."""
         return cls(math.fsum(terms.values()), terms, scope)
 
 
@@ -54,15 +54,15 @@ def stated_regret(bound: float, still: float, largest: float = math.inf) -> Fiel
     Parameters
     ----------
     bound : float
-        What is proved of the learner.
+        The proved bound of the learner.
     still : float
-        What holds of one decision chosen without data, for all rounds; where `bound` is no better,
-        the details say so, and the report that there is no useful bound.
+        Bound for playing one decision, chosen without data, in all rounds. If `bound` is no better,
+        the details say so, and reports say that there is no useful bound.
     largest : float
-        What holds of any decisions.
+        Bound for any decisions.
     """
     stated = min(bound, largest)
-    # Of a single point `still` is 0, and so is the regret: nothing to call useless.
+    # For a single point, `still` and the regret are 0, so the bound is not useless.
     useless = stated >= still > 0.0
     return {
         "regret_bound": stated,
@@ -77,12 +77,12 @@ def gaussian_width(domain: Domain) -> float:
         return domain.scale * math.sqrt(2.0 * math.log(domain.dimension))
     if isinstance(domain, LpBall):
         return domain.radius * expected_norm_bound(2.0, domain.dual_exponent, domain.dimension)
-    # The maximum of n normal variables of at most this deviation.
+    # The maximum of n normal variables with at most this standard deviation.
     if isinstance(domain, VertexSet):
         return domain.radius_from_center() * math.sqrt(2.0 * math.log(len(domain.vertices)))
     if isinstance(domain, (Box, Polytope)):
         ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
-        # E |xi| = sqrt(2 / pi) in each coordinate, times half its side; a polytope lies in its box.
+        # E |xi| = sqrt(2 / pi) per coordinate, times half its side; a polytope lies in its box.
         return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
     raise TypeError(f"no width is known of a {type(domain).__name__}")
 
@@ -90,28 +90,28 @@ def gaussian_width(domain: Domain) -> float:
 def endless_regret(
     bound: Callable[[int], float], rounds: Sequence[int] = (10**3, 10**6, 10**9)
 ) -> Fields:
-    """Return details on the regret of a learner without a horizon: bounds after some rounds.
+    """Return details on the regret of a learner without horizon: bounds after some rounds.
 
     Parameters
     ----------
     bound : callable
-        Takes a number of rounds; the learner's decisions do not depend on it.
+        Function of a number of rounds. The learner's decisions do not depend on this number.
     rounds : sequence of int
-        The numbers.
+        Numbers of rounds.
     """
     return {UNPROVED: _ENDLESS, **{f"regret after {t:,} rounds": bound(t) for t in rounds}}
 
 
 def without_regret(details: Named) -> Fields:
-    """Return the details of a guarantee but for those on regret."""
+    """Return the details of a guarantee without those on regret."""
     return {name: value for name, value in details.items() if not name.startswith("regret")}
 
 
 def growing_cost(eta: float, square: float, width: float, s: float) -> float:
-    """Return what noise that grows from 0 to scale `s` with the rounds costs a step size `eta`.
+    """Return the cost, for a step size `eta`, of noise that grows from 0 to scale `s`.
 
-    eta rho^2 s^2 / 2 while eta rho^2 s is at most w, linear in s from there on; `square` is rho^2,
-    and `width` the bound w on what noise of scale 1 reaches.
+    It is eta rho^2 s^2 / 2 if eta rho^2 s <= w, and linear in s for larger s. `square` is rho^2,
+    and `width` is the bound w on the reach of noise of scale 1.
     """
     if eta * square * s <= width:
         return 0.5 * eta * square * s * s
@@ -119,25 +119,25 @@ def growing_cost(eta: float, square: float, width: float, s: float) -> float:
 
 
 def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -> bool:
-    """Whether a bound on regret is no better than that of uniform draws, T (1 - 1/N)."""
+    """Whether a regret bound is no better than that of uniform draws, T (1 - 1/N)."""
     if horizon is None or bound is None or min(experts, horizon) < 2:
         return False
-    # An infinite one says that nothing is proved, not that nothing is learned.
+    # An infinite bound says that nothing is proved, not that nothing is learned.
     return horizon * (1.0 - 1.0 / experts) <= bound < math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class LazyProblem:
-    """Arguments of the two coupled learners' bounds: those of a problem and its blocks.
+    """Arguments of the regret bounds of the two coupled learners: a problem and its blocks.
 
     Attributes
     ----------
     horizon, dimension, block : int
-        T, n, and the rounds m that share one decision.
+        T, n, and the number m of rounds that share one decision.
     lipschitz, radius, diameter : float
         G, R and D in l2.
     unbounded : bool
-        Whether decisions range over R^n, the domain being the comparator class.
+        Whether decisions range over R^n, so that the domain is only the comparator class.
     """
 
     horizon: int
@@ -150,7 +150,7 @@ class LazyProblem:
 
     @property
     def blocks(self) -> int:
-        """Number of decisions, that of an incomplete last block included."""
+        """Number of decisions, including that of an incomplete last block."""
         return -(-self.horizon // self.block)
 
 
@@ -171,9 +171,9 @@ def gibbs_regret(
     inverse_temperature, regularization : float
         beta (1/loss) and lam (loss/length^2).
     clip, cap : float
-        What clipped acceptance factors and the cap on switches add; see the page.
+        Costs of clipped acceptance factors and of the cap on switches; see the page.
     """
-    # A block's loss is m G-Lipschitz, and there are ceil(T/m) of them.
+    # The loss of a block is m G-Lipschitz, and there are ceil(T/m) blocks.
     terms = {
         "regularization": 0.5 * regularization * own.radius**2,
         "stability": 0.5 * (own.block * own.lipschitz) ** 2 * own.blocks / regularization,
@@ -185,16 +185,16 @@ def gibbs_regret(
 
 
 def entropy_term(own: LazyProblem, inverse_temperature: float, regularization: float) -> float:
-    """Return what drawing from a Gibbs law, instead of minimising, costs (loss).
+    """Return the cost (loss) of drawing from a Gibbs law instead of minimising.
 
-    (n/beta)(1 + ln(beta G D T / n)), or G D T where that is at most n/beta. Over R^n:
+    It is (n/beta)(1 + ln(beta G D T / n)), or G D T if that is at most n/beta. Over R^n:
     (n/beta)(ln(1/y) + (1 - y^2)/2) with y + G T sqrt(beta/(n lam)) = 1/y.
     """
     n = own.dimension
     scale = n / inverse_temperature
     if own.unbounded:
         pull = own.lipschitz * own.horizon * math.sqrt(inverse_temperature / (n * regularization))
-        # The positive root of y^2 + pull y = 1, without cancellation.
+        # The positive root of y^2 + pull y = 1, computed without cancellation.
         y = 2.0 / (pull + math.sqrt(pull * pull + 4.0))
         return scale * (-math.log(y) + 0.5 * (1.0 - y * y))
     whole = own.lipschitz * own.diameter * own.horizon
@@ -202,7 +202,7 @@ def entropy_term(own: LazyProblem, inverse_temperature: float, regularization: f
 
 
 def best_inverse_temperature(own: LazyProblem, noise_to_signal: float) -> tuple[float, float]:
-    """Return (beta, lam) of the least bound among those with g = G sqrt(beta/lam) given.
+    """Return the (beta, lam) with the least bound for the given g = G sqrt(beta/lam).
 
     Fixed point of lam = (G/R) sqrt(m^2 ceil(T/m) + 2 n ell/g^2), at most thirty steps.
     """
@@ -233,15 +233,15 @@ def leader_regret(
     Parameters
     ----------
     own, clip, cap
-        As in `gibbs_regret`.
+        See `gibbs_regret`.
     step_size, noise_scale : float
         eta (length^2/loss) and sigma (loss/length).
     barrier : bool
-        Whether decisions are kept inside by a barrier, normalised to cost G D; shrinking the
+        Whether a barrier keeps decisions inside. It is normalised to cost G D, and shrinking the
         comparator costs another G D.
     """
     noise = 0.5 * step_size * noise_scale**2 * own.dimension
-    # Within a body the noise moves the minimum by at most ||Z|| R as well
+    # In a bounded body, the noise also moves the minimum by at most ||Z|| R
     # (docs/privacy/oco_regret.md, "CTRL").
     if not own.unbounded:
         noise = min(noise, noise_scale * math.sqrt(own.dimension) * own.radius)

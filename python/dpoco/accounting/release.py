@@ -1,11 +1,11 @@
-"""How much noise any mechanism needs that sees the data through one continual sum only.
+"""Calibration of noise for mechanisms that use the data only through one continual sum.
 
-What such noise proves is computed by `dpoco.privacy.mechanisms.gaussian_sum` and nothing here.
+`dpoco.privacy.mechanisms.gaussian_sum` computes what this noise proves.
 
 Proof: ``docs/privacy/continual_sum.md``.
 
-On a lattice vectors are rounded to multiples of a power of two, sums are integers of 64 bits, noise
-is the ideal Gaussian rounded to the lattice, with no error in any probability.
+On a lattice, vectors are rounded to multiples of a power of two, sums are 64-bit integers, and the
+noise is the ideal Gaussian rounded to the lattice, without error in any probability.
 
 Proof: ``docs/privacy/lattice.md``.
 """
@@ -33,9 +33,9 @@ __all__ = ["DEFAULT_NUMERICS", "LATTICE_NOISES", "NUMERICS", "batch_grid", "cali
            "read_numerics", "with_noise"]  # fmt: skip
 
 NUMERICS = ("float", "lattice")
-# Laws of the noise with which the sum of one batch of losses is released on a lattice.
+# Noise laws with which the sum of one batch of losses can be released on a lattice.
 LATTICE_NOISES = ("gaussian", "laplace")
-# "auto" takes the lattice if it makes the noise no more than this much larger.
+# "auto" uses the lattice if it increases the noise by at most this share.
 LARGEST_INFLATION = 0.01
 
 
@@ -44,7 +44,7 @@ def grids(noise_scale: float) -> Iterator[float]:
     exponent = math.frexp(noise_scale)[1] - 1
     for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
         grid = math.ldexp(1.0, exponent - bits)
-        # The kernel's `grid_bits` refuses smaller ones.
+        # The kernel's `grid_bits` refuses smaller spacings.
         if grid > 2.0**-900:
             yield grid
 
@@ -52,20 +52,20 @@ def grids(noise_scale: float) -> Iterator[float]:
 def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> float:
     """Return the spacing on which the sum of a batch of losses in [0, 1] is released exactly.
 
-    Losses are rounded to multiples of it, among them 0 and 1, so that the sensitivity is that of
-    real numbers. With Gaussian noise sums are centred: it is at most 2^-16, and all losses of a
-    batch together are fewer than 2^53 multiples of it, for the mean to be rounded once.
+    Losses are rounded to its multiples, which include 0 and 1, so that the sensitivity is that of
+    real numbers. For Gaussian noise, sums are centred. The spacing is then at most 2^-16, and all
+    losses of a batch sum to fewer than 2^53 multiples of it, so that the mean is rounded once.
 
     Parameters
     ----------
     experts : int
-        Entries N of the sum.
+        Number N of entries of the sum.
     noise : {"gaussian", "laplace"}
-        The law.
+        Law of the noise.
     noise_scale : float
-        Its deviation or scale, positive.
+        Standard deviation or scale of the noise, positive.
     batch : int
-        Losses in each entry.
+        Number of losses in each entry.
 
     Raises
     ------
@@ -87,21 +87,22 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
 def on_lattice(
     plain: GaussianSum, near: Neighbours, scale: float, room: float = 0.0
 ) -> GaussianSum:
-    """Return a sum with noise of `scale` on the finest lattice on which nothing overflows.
+    """Return a sum with noise of `scale` on the finest lattice without overflow.
 
-    Entries of what one push adds are kept within `limit` grids, which hold one person's rounds, and
-    all that is up to `room`.
+    The entries that one push adds are limited to `limit` grids, which is enough for the rounds of
+    one person and for all values up to `room`.
 
     Raises
     ------
     CalibrationError
-        If only a lattice too coarse for the noise is safe.
+        If only a lattice that is too coarse for the noise avoids overflow.
     """
     pushes = max(plain.pushes, 1)
     reach = max(plain.longest_batch * plain.summand.movement(near), room)
     for grid in grids(scale):
-        # The margin and one more unit hold what rounding adds to an entry: a bounded vector never
-        # exceeds the limit, so that the clamp changes none (docs/privacy/lattice.md, "Overflow").
+        # The margin and one more unit cover what rounding adds to an entry. So a bounded vector
+        # never exceeds the limit, and the clamp does not change it (docs/privacy/lattice.md,
+        # "Overflow").
         entry = reach * (1.0 + 2.0**-20) / grid
         if entry <= LARGEST_LIMIT - 1.0 and (math.ceil(entry) + 1) * pushes <= LARGEST_SUM:
             return replace(plain, scale=float(scale), grid=grid, limit=math.ceil(entry) + 1)
@@ -113,19 +114,19 @@ def on_lattice(
 def noisy_on_lattice(
     plain: GaussianSum, near: Neighbours, mu: float, room: float = 0.0
 ) -> GaussianSum:
-    """Return a sum on a lattice that is mu-GDP, with the least noise but for 1e-9.
+    """Return a sum on a lattice that is mu-GDP, with the least noise up to 1e-9.
 
-    What one push adds has `room` (`on_lattice`).
+    For `room` see `on_lattice`.
 
     Raises
     ------
     CalibrationError
-        If there is none: rounding costs more than mu.
+        If there is none, because rounding costs more than mu.
     """
     scale = plain.reach(near) / mu
     for _ in range(500):
         found = on_lattice(plain, near, scale, room)
-        # A larger scale may have a coarser grid, which costs more again: this repeats until both
+        # A larger scale may have a coarser grid, which costs more again, so we iterate until both
         # agree.
         needed = found.reach(near) / mu
         if needed <= scale:
@@ -143,7 +144,7 @@ DEFAULT_NUMERICS: Final = "auto"
 
 
 class Returning(Protocol):
-    """The part of a `dpoco.Participation` that planning uses."""
+    """The part of `dpoco.Participation` that planning needs."""
 
     @property
     def separation(self) -> int: ...
@@ -153,7 +154,7 @@ class Returning(Protocol):
 def planned_neighbours(
     relation: str, participation: Returning | None, horizon: int, budget: Budget | None
 ) -> Neighbours:
-    """Return the neighbours noise is planned for: all rounds that a person may have, or one."""
+    """Return the neighbours to plan noise for: all rounds that a person may have, or one."""
     if participation is None or budget is None:
         return Neighbours(relation)
     most = participation.largest(horizon)
@@ -161,12 +162,12 @@ def planned_neighbours(
 
 
 def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) -> float:
-    """Return the order of the noise norm: 2 for Gaussian, else given or the best in [2, q].
+    """Return the order of the noise norm: 2 for Gaussian, else as given or the best in [2, q].
 
     Raises
     ------
     ValueError
-        If the order carries no privacy claim, or contradicts `noise`.
+        If there is no privacy claim for the order, or if it contradicts `noise`.
     """
     choice("noise", noise, continual_sum.NOISES)
     if noise == "gaussian":
@@ -174,7 +175,7 @@ def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) 
             raise ValueError(f"noise 'gaussian' has norm_order 2; got {norm_order!r}")
         return 2.0
     order = best_order(q, dimension) if norm_order is None else exponent("norm_order", norm_order)
-    # Called for its errors only: it refuses orders for which no claim is proved.
+    # Only called to raise an error for orders without a proved claim.
     smoothness_constant(order, q, dimension)
     if order > max(2.0, q):
         raise ValueError(f"norm_order must be in [2, {max(2.0, q):g}]; got {order!r}")
@@ -198,9 +199,9 @@ def plain_sum(
 def calibrate_noise(
     plain: GaussianSum, near: Neighbours, *, budget: Budget, numerics: str
 ) -> tuple[GaussianSum, float]:
-    """Return a sum without noise with the least noise that meets `budget`, and its mu.
+    """Return the sum with the least noise that meets `budget`, and its mu.
 
-    `numerics` "auto" takes the lattice where it is proved and costs next to nothing in noise.
+    With `numerics` "auto" it is on a lattice if that is proved and hardly increases the noise.
     """
     choice("numerics", numerics, ("auto", *NUMERICS))
     if numerics == "float":
@@ -215,7 +216,7 @@ def calibrate_noise(
             raise
     if numerics == "auto":
         try:
-            # Doubles are planned as well: only their noise says what the lattice costs.
+            # We also plan in doubles, to compare their noise with that on the lattice.
             rounded = calibrate_noise(plain, near, budget=budget, numerics="float")
         except CalibrationError:
             if exact is None:
@@ -224,7 +225,7 @@ def calibrate_noise(
             if exact is None or not exact.scale <= (1.0 + LARGEST_INFLATION) * rounded[0].scale:
                 return rounded
     assert exact is not None
-    # The search ends at a scale slightly above what mu needs, so that slightly less is spent.
+    # The search ends at a scale slightly above the one that mu needs, so slightly less is spent.
     return exact, exact.reach(near) / exact.scale
 
 
@@ -235,10 +236,10 @@ def candidate_methods(
     near: Neighbours = ONE,
     batch: int = 1,
 ) -> tuple[Method, ...]:
-    """Return the sums to compare, the usual one first: of so many pushes, or (None) of any.
+    """Return the sums to compare, the usual one first; `pushes` None is an unknown number.
 
-    For people who come so often the usual one is that of `continual_sum.choose_method`, by the mean
-    square of its noise.
+    If people return, the usual sum is that of `continual_sum.choose_method`, by the mean square of
+    its noise.
     """
     n = continual_sum.resolve_horizon(pushes)
     if sum_method not in (None, "auto"):
@@ -246,8 +247,7 @@ def candidate_methods(
         return (continual_sum.plan_method(name, n, near, batch),)
     if budget is None:
         return ("blt",)
-    # Levels gain nothing where the horizon is unknown: draws would hardly shrink before 10^9
-    # rounds.
+    # For an unknown horizon, levels do not help: draws would hardly shrink before 10^9 rounds.
     first: Method = "blt" if pushes is None else "blt_normalised"
     if near.rounds > 1:
         first = continual_sum.choose_method(pushes, near, batch, continual_sum.mean_error)
@@ -263,7 +263,7 @@ def with_noise(
     numerics: str,
     noise: str = "gaussian",
 ) -> GaussianSum:
-    """Return a sum with the least noise that meets `budget`; without noise for None."""
+    """Return a sum with the least noise that meets `budget`; None adds no noise."""
     choice("numerics", numerics, ("auto", *NUMERICS))
     if numerics == "lattice" and noise != "gaussian":
         raise ValueError("numerics 'lattice' is for Gaussian noise")

@@ -5,14 +5,15 @@ decisions and all alarms together are epsilon-private with
 
     epsilon = 2/b + 2/b_1 + 2/b_2,
 
-whatever reacts to what: a round belongs to one instance, feeds one selection there, and moves every
-test statistic by an amount in [a - 1, a + 1] for one a in [-1, 1], so that sensitivity and spread
-of the queries are both 2. Threshold, allowances and windows have no influence on privacy.
+whatever depends on earlier releases. A round belongs to one instance, affects one selection there,
+and moves every test statistic by an amount in [a - 1, a + 1] for one a in [-1, 1], so the
+sensitivity and the spread of the queries are both 2. The threshold, allowances and windows do not
+affect privacy.
 
 Proof: ``docs/privacy/shift_detector.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 2 and theorem 3.6, corrected.
 
-A plan makes no claim: `guarantee` recomputes every quantity of privacy and regret from the noise
+A plan makes no claim: `guarantee` recomputes all numbers on privacy and regret from the noise
 scales and the public offsets.
 
 Claim: let the losses of all rounds be independent, with a law that changes at most S times, and let
@@ -23,10 +24,11 @@ times, is at most
     I G(T/I) + P (B theta + phi) + b_1 B (I + S (1 + log I)) + A + 1
         + X (phi(M) + theta + b_1 (1 + log I)),
 
-A = S + (S + 1) beta / (1 - beta) alarms, I = A + 1 instances and P = I + S pieces in expectation,
-G(n) the bias allowed in the first n rounds of an instance, phi = phi(T/P) what a window is allowed
-for chance, B = 1 (dyadic windows: blocks per window, phi for all of them together), X the windows
-of M rounds, the longest that is tested, that long pieces need besides; and the errors of rounding.
+with A = S + (S + 1) beta / (1 - beta) alarms, I = A + 1 instances and P = I + S pieces in
+expectation, and G(n) the bias allowed in the first n rounds of an instance. phi = phi(T/P) is the
+allowance of a window for chance, and B = 1 (for dyadic windows: B is the number of blocks per
+window, phi that of all of them together). X is the number of additional windows of M rounds, the
+longest tested length, for long pieces. Rounding errors are added.
 
 Proof: ``docs/privacy/shift_detector.md``, section "Regret".
 """
@@ -63,13 +65,13 @@ __all__ = ["DetectorPlan", "DetectorTuning", "calibrate", "epsilon_spent", "guar
            "regret_bound", "with_regret", "with_thresholds"]  # fmt: skip
 
 WINDOWS = ("tangent", "dyadic", "naive")
-# The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
+# The naive windows store all rounds: O(N T) memory, and O(N T) time per round. For tests.
 NAIVE_LIMIT = 4096
-# Sums of as many rounds are resolved, at no more than 2^-25 a round, where that is not too few.
+# Sums of this many rounds are resolved, at no more than 2^-25 per round.
 SHORTEST_REACH = 2**26
-# With fewer rounds there is nothing to detect.
+# With fewer rounds, there is nothing to detect.
 SHORTEST_HORIZON = 4
-# Largest change of a test statistic, and its largest rise plus largest fall.
+# Largest change of a test statistic, and largest sum of a rise and a fall.
 QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
 
 
@@ -82,27 +84,27 @@ class DetectorTuning(Description):
     experts : int
         N, at most 2^32.
     horizon : int or None
-        Rounds T; None is 10^12.
+        Rounds T; None means 10^12.
     first : int or None
-        Expert of the first round; None draws it uniformly.
+        Expert of the first round; None draws it uniformly at random.
     windows : {"tangent", "dyadic", "naive"}
-        Which windows are tested.
+        Windows to test.
     nominal_horizon : int
-        Rounds the threshold and the windows are made for.
+        Number of rounds for which the threshold and the windows are made.
     expected_shifts : int or None
-        Shifts that were planned for.
+        Number of shifts that were planned for.
     false_alarm : float
-        Probability of a false alarm that was aimed at.
+        Planned probability of a false alarm.
     select_share : float
-        Part of the budget that was spent on selection.
+        Share of the budget for selection.
     threshold_scale : float
-        Factor in (0, 1] on the threshold and on what windows are allowed for chance.
+        Factor in (0, 1] on the threshold and on the allowances for chance.
     threshold : float
-        theta, public; times `threshold_scale` in use.
+        theta, public; multiplied by `threshold_scale` in use.
     log_windows : float
-        Lambda: a window of w rounds is allowed sqrt(2 Lambda w) for chance (its tangents).
+        Lambda: a window of w rounds has the allowance sqrt(2 Lambda w) for chance (its tangents).
     log_selection : float or None
-        L: a decision selected from m rounds is allowed a bias of sqrt(2 L / m) + b L / m, with
+        L: a decision selected from m rounds has a bias allowance of sqrt(2 L / m) + b L / m, with
         twice the b for Laplace noise. None: no such allowance (as published).
     """
 
@@ -121,7 +123,7 @@ class DetectorTuning(Description):
     log_selection: float | None = limits(zero=True, default=None)
 
     def __post_init__(self) -> None:
-        """Also check that the fields fit each other."""
+        """Also check that the fields are consistent."""
         super().__post_init__()
         self.check_choice("windows", WINDOWS)
         check_first(self.first, self.experts)
@@ -134,19 +136,19 @@ class DetectorTuning(Description):
 
     @property
     def planned_shifts(self) -> int:
-        """Shifts that are planned for; there are fewer than rounds."""
+        """Number of shifts that are planned for; less than the number of rounds."""
         shifts = self.expected_shifts or 0
         return shifts if self.horizon is None else min(shifts, self.horizon - 1)
 
     @property
     def bounded_rounds(self) -> int:
-        """Rounds that the regret bound is about."""
+        """Number of rounds of the regret bound."""
         return self.nominal_horizon if self.horizon is None else self.horizon
 
     def window_lines(self) -> tuple[list[float], list[float]]:
-        """Return offsets and slopes of what a window is allowed for chance.
+        """Return offsets and slopes of the allowance of a window for chance.
 
-        For "dyadic": what a block of 2^k rounds is allowed, k = 0, 1, ..., and no slopes.
+        For "dyadic": allowances of blocks of 2^k rounds, k = 0, 1, ..., and no slopes.
         """
         factor, level = self.threshold_scale, self.log_windows
         if self.windows == "dyadic":
@@ -158,7 +160,7 @@ class DetectorTuning(Description):
 
     def reach(self) -> int:
         """Return the power of two up to which sums of the test statistic are resolved."""
-        # Sums of so many rounds must stay below 2^53 grids to be exact
+        # Sums of this many rounds must stay below 2^53 grids to be exact
         # (docs/privacy/shift_detector.md, "Sums without errors").
         wanted = max(self.nominal_horizon, SHORTEST_REACH)
         if self.horizon is not None:
@@ -166,7 +168,7 @@ class DetectorTuning(Description):
         return int(1 << (wanted - 1).bit_length())
 
     def rounding(self) -> float:
-        """Return the grid that the statistic's losses and allowances are rounded to."""
+        """Return the grid to which the statistic's losses and allowances are rounded."""
         return max(2.0**-46, self.reach() * 2.0**-51)
 
 
@@ -174,18 +176,18 @@ DetectorPlan = Plan[Parts | Nothing, DetectorTuning, Forecast]
 
 
 def find_tests(plan: DetectorPlan) -> ThresholdTests | None:
-    """Return the tests, if there is a detector."""
+    """Return the tests; None if there is no detector."""
     return plan.mechanism.part(ThresholdTests)
 
 
 def bias_noise(plan: DetectorPlan) -> float:
-    """Return what log_selection is multiplied by in the part of the bias that noise causes."""
+    """Return the factor of log_selection in the noise part of the bias."""
     law, scale = find_noise(plan.mechanism)
     return scale * (2.0 if law == "laplace" else 1.0)
 
 
 def bias(plan: DetectorPlan, m: int) -> float:
-    """Return g(m), the bias allowed a decision selected from m rounds; m = 0: none yet."""
+    """Return g(m), the allowed bias of a decision selected from m rounds; m = 0 means none yet."""
     level = plan.tuning.log_selection
     if level is None:
         return 0.0
@@ -197,7 +199,7 @@ def bias(plan: DetectorPlan, m: int) -> float:
 def epsilon_spent(
     selection_scale: float, b1: float, b2: float, sensitivity: float = QUERY_SENSITIVITY
 ) -> float:
-    """Return epsilon, its parts rounded up as the kernel rounds them."""
+    """Return epsilon, with its parts rounded up as in the kernel."""
     selection = sum_up((1, LOSS_SUMS.range, selection_scale))
     tests = sum_up((1, sensitivity, b1), (1, QUERY_SPREAD, b2))
     return sum_up((1, selection, 1.0), (1, tests, 1.0))
@@ -209,9 +211,9 @@ def tangents(horizon: int) -> int:
 
 
 def false_alarm_probability(plan: DetectorPlan, rounds: int) -> float:
-    """Return a bound on the probability of a false alarm in one instance of up to `rounds` rounds.
+    """Return a bound on the false-alarm probability of one instance of up to `rounds` rounds.
 
-    Computed from the threshold and the allowances in use; 1 if nothing is known.
+    It is computed from the threshold and the allowances in use; 1 if nothing is known.
     """
     p = plan.tuning
     threshold = p.threshold * p.threshold_scale
@@ -226,14 +228,14 @@ def false_alarm_probability(plan: DetectorPlan, rounds: int) -> float:
         crossings = rounds * math.fsum(
             math.exp(-2.0 * a * s) for a, s in zip(offsets, slopes, strict=True)
         )
-    selections = rounds.bit_length() - 1  # at local rounds 2, 4, 8, ...
+    selections = rounds.bit_length() - 1  # selections at local rounds 2, 4, 8, ...
     events = 1.0 if bias_noise(plan) == 0.0 else 2.0  # chance, and noise
     wrong = events * selections * math.exp(-p.log_selection)
     return min(1.0, p.experts * (crossings + wrong) + _noise_exceeds(plan, rounds, threshold))
 
 
 def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
-    """Return the probability that query noise exceeds threshold and threshold noise, ever."""
+    """Return a bound on the probability that a query's noise ever exceeds threshold plus noise."""
     tests = find_tests(plan)
     if tests is None:
         return 0.0
@@ -245,16 +247,17 @@ def _noise_exceeds(plan: DetectorPlan, rounds: int, threshold: float) -> float:
         return min(1.0, rounds * math.exp(-threshold / b2))
     if b1 == 0.0 or b2 == 0.0:
         return 1.0
-    # Either a query's noise exceeds x or the threshold's lies below -y, x + y = threshold.
+    # If so, either the noise of a query exceeds x or that of the threshold is below -y, for any x +
+    # y = threshold.
     y = (threshold - b2 * math.log(rounds * b1 / b2)) / (1.0 + b2 / b1)
-    # Any split is valid; this one minimises the sum of both tails where it lies inside.
+    # Any split is valid. This one minimises the sum of both tails if it lies inside.
     y = min(max(y, 0.0), threshold)
     tails = rounds * math.exp(-(threshold - y) / b2) + math.exp(-y / b1)
     return min(1.0, 0.5 * tails)
 
 
 def bound_regret(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, dict[str, float]]:
-    """Return the bound on the expected regret, infinite if there is no claim, and its terms."""
+    """Return the expected regret bound, infinite if there is no claim, and its terms."""
     p, tests = plan.tuning, find_tests(plan)
     if p.experts == 1:
         return 0.0, {}
@@ -269,14 +272,14 @@ def bound_regret(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, d
         return math.inf, {}
     changes = min(shifts, rounds - 1)
     # Theorem 3 of docs/privacy/shift_detector.md: false alarms start instances, which may raise
-    # further ones: a geometric series.
+    # further ones, which gives a geometric series.
     alarms = changes + (changes + 1) * beta / (1.0 - beta)
     instances = alarms + 1.0
     pieces = instances + changes
     blocks, chance = _chance(p, rounds, rounds / pieces)
     more, longest = _long_windows(p, rounds)
     laplace = tests.law == "laplace"
-    largest_noise = 1.0 + math.log(instances)  # of all instances, in units of its scale
+    largest_noise = 1.0 + math.log(instances)  # for all instances, in units of its scale
     noise = instances * (0.5 if laplace else 1.0) + changes * largest_noise
     count = pieces * blocks + more
     terms = {
@@ -294,9 +297,9 @@ def bound_regret(plan: DetectorPlan, rounds: int, shifts: int) -> tuple[float, d
 
 
 def _chance(p: DetectorTuning, rounds: int, length: float) -> tuple[int, float]:
-    """Return the tests that cover a piece, and what they allow for chance in all."""
+    """Return the number of tests that cover a piece, and their total allowance for chance."""
     if p.windows == "dyadic":
-        # At most two blocks of each length; the sum of the square roots is geometric.
+        # There are at most two blocks of each length; the sum of the square roots is geometric.
         lengths = min(rounds.bit_length(), p.nominal_horizon.bit_length())
         length = min(length, 2.0 ** (lengths - 1))
         root = p.threshold_scale * math.sqrt(2.0 * p.log_windows * length)
@@ -305,10 +308,10 @@ def _chance(p: DetectorTuning, rounds: int, length: float) -> tuple[int, float]:
 
 
 def _long_windows(p: DetectorTuning, rounds: int) -> tuple[int, float]:
-    """Return how many tests of the longest windows come on top, and what each allows for chance.
+    """Return the number of additional tests of the longest windows, and the allowance of each.
 
-    Pieces of w rounds together hold at most T/M windows of the largest length M. Each piece has one
-    for rounds that are left over; blocks: two of them are among those of each length.
+    Pieces of w rounds together contain at most T/M windows of the largest length M, and each piece
+    has one more for the remaining rounds. For blocks, two of them are among those of each length.
     """
     if p.windows == "dyadic":
         longest = 1 << (p.nominal_horizon.bit_length() - 1)
@@ -318,25 +321,25 @@ def _long_windows(p: DetectorTuning, rounds: int) -> tuple[int, float]:
 
 
 def _allowance(p: DetectorTuning, length: float) -> float:
-    """Return what a window is allowed for chance by the lowest of the tangents."""
+    """Return the allowance of a window for chance by the lowest of the tangents."""
     offsets, slopes = p.window_lines()
     return min(a + s * length for a, s in zip(offsets, slopes, strict=True))
 
 
 def _bias_sum(plan: DetectorPlan, length: float) -> float:
-    """Return G(n), what is allowed in the first n rounds of an instance; linear in between."""
+    """Return G(n), the bias allowed in the first n rounds of an instance; linear in between."""
     total = min(length, 1.0) * bias(plan, 0)
     m = 1
     while 2 * m <= length:
         total += min(2.0 * m, length - 2 * m + 1) * bias(plan, m)
         m *= 2
-    # The last partial step: rounds 2m, ... of an epoch that has begun, but not reached 2m.
+    # The last partial step: rounds 2m, ... of an epoch that has begun but has not reached 2m.
     if length > 1.0 and 2 * m - 1 < length < 2 * m:
         total += (length - (2 * m - 1)) * bias(plan, m)
     return total
 
 
-# Rounds that the thresholds of an endless stream are made for.
+# Number of rounds for which the thresholds of an endless stream are made.
 NOMINAL_HORIZON = 10**6
 
 
@@ -360,25 +363,27 @@ def calibrate(
     experts : int
         N.
     horizon : int or None
-        Rounds; None: any number, up to 10^12, with the same noise.
+        Rounds; None means any number up to 10^12, with the same noise.
     budget : Budget or None
         None adds no noise and gives no guarantee. Its delta is not needed.
     false_alarm : float
         Probability of an alarm without a change, in (0, 1).
     select_share : float
-        Part of the budget for selection, in (0, 1]; the detector has the rest. 1: no detector.
+        Share of the budget for selection, in (0, 1]; the detector gets the rest. 1 means no
+        detector.
     windows : {"tangent", "dyadic", "naive"}
-        Tested windows: all, by the tangents of the square root; aligned blocks; all, by brute force
-        (up to 4096 rounds).
+        Windows to test: all, by the tangents of the square root; aligned blocks; all, by brute
+        force (up to 4096 rounds).
     expected_shifts : int, optional
-        Shifts S to plan for: then `false_alarm` holds for the whole stream, and the regret bound is
-        against sequences with S switches. Default: for each instance; the bound is for S = 0.
+        Number S of shifts to plan for. Then `false_alarm` holds for the whole stream, and the
+        regret bound is against sequences with S switches. By default `false_alarm` holds for each
+        instance, and the bound is for S = 0.
     threshold_scale : float
-        In (0, 1]; below 1 alarms come earlier, and false ones oftener.
+        In (0, 1]; below 1, alarms come earlier, and false alarms are more frequent.
     nominal_horizon : int, optional
-        Rounds that thresholds are made for; default: the horizon, 10^6 without one.
+        Number of rounds for which thresholds are made; default: the horizon, or 10^6 without one.
     first : int, optional
-        Expert of the first round; None draws it uniformly.
+        Expert of the first round; None draws it uniformly at random.
 
     Raises
     ------
@@ -422,8 +427,8 @@ def calibrate(
                 alarms=1,
                 log_queries=math.log(tuning.nominal_horizon / (0.25 * tuning.false_alarm)),
             )
-            # Each scale was rounded for its own share; the sum is rounded up once more, as the
-            # kernel does.
+            # Each scale was rounded for its own share. The sum is rounded up once more, as in the
+            # kernel.
             b2 = raise_scale(b2, lambda b: epsilon_spent(scale, b1, b) <= budget.epsilon)
     return with_thresholds(make_plan(tuning, "exponential", scale, (b1, b2) if detects else None))
 
@@ -431,7 +436,7 @@ def calibrate(
 def make_plan(
     tuning: DetectorTuning, law: str, scale: float, tests: tuple[float, float] | None
 ) -> DetectorPlan:
-    """Return a plan with noise of one law: of selections, and of thresholds and queries."""
+    """Return a plan with the same noise law for selections and for thresholds and queries."""
     drawn = None
     if tests is not None:
         drawn = ThresholdTests(law, *tests, QUERY_SENSITIVITY, QUERY_SPREAD, alarms=1)
@@ -441,18 +446,18 @@ def make_plan(
 
 
 def with_thresholds(plan: DetectorPlan) -> DetectorPlan:
-    """Return a plan of these noises with thresholds that keep false alarms rare."""
+    """Return a plan with these noises, and thresholds that keep false alarms rare."""
     p, tests = plan.tuning, find_tests(plan)
-    # Four kinds of events share the probability of a false alarm alike
+    # Four kinds of events get equal shares of the false-alarm probability
     # (docs/privacy/shift_detector.md, "False alarms").
     b, n, nominal, shifts = 0.25 * p.false_alarm, p.experts, p.nominal_horizon, p.planned_shifts
-    # Of aligned blocks at most two end in a round on average, of tangents each has a test every
+    # On average, at most two aligned blocks end in a round. Every tangent has a test in every
     # round.
     per_round = 2.0 if p.windows == "dyadic" else float(tangents(nominal))
     threshold = 0.0
     if tests is not None:
         threshold = tests.query_scale * math.log(nominal / b)
-        if tests.law == "laplace":  # which also lowers the threshold
+        if tests.law == "laplace":  # Laplace noise may also lower the threshold
             threshold += tests.threshold_scale * math.log((shifts + 1) / b)
     tuning = replace(
         p,
@@ -464,7 +469,7 @@ def with_thresholds(plan: DetectorPlan) -> DetectorPlan:
 
 
 def with_regret(plan: DetectorPlan) -> DetectorPlan:
-    """Return a plan with the bound on regret that follows from it."""
+    """Return a plan with the regret bound that follows from it."""
     own = plan.tuning
     bound, _ = bound_regret(plan, own.bounded_rounds, own.planned_shifts)
     return replace(plan, forecast=replace(plan.forecast, regret_bound=bound))
@@ -473,9 +478,9 @@ def with_regret(plan: DetectorPlan) -> DetectorPlan:
 def guarantee(
     plan: DetectorPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism; see `expert_guarantee`.
+    """Return the guarantee of any plan, computed from its mechanism; see `expert_guarantee`.
 
-    It is pure: `budget` is ignored.
+    It is pure, so `budget` is ignored.
     """
     own, (law, scale) = plan.tuning, find_noise(plan.mechanism)
     tests = find_tests(plan)
@@ -489,7 +494,7 @@ def guarantee(
     if law == "laplace":
         said["calibration"] = "paper" if own.log_selection is None else "corrected"
     if said["calibration"] == "paper" and 0.0 not in (scale, *scales):
-        # As if one round moved a statistic by at most 1.
+        # The paper assumes that one round moves a statistic by at most 1.
         printed = epsilon_spent(scale, *scales, sensitivity=1.0)
         needed = epsilon_spent(scale, *scales)
         said["claimed"] = (printed, 0.0)
@@ -526,18 +531,19 @@ def guarantee(
 def regret_bound(plan: DetectorPlan, *, switches: int = 0, rounds: int | None = None) -> float:
     """Return a bound on the expected dynamic regret; infinite if there is no claim.
 
-    In expectation over the learner's noise and losses that are drawn independently, from a law on
-    [0, 1]^N that changes at most `switches` times; against the sequence of experts with at most
-    `switches` switches that turns out best. Where there is a claim, never above the rounds.
+    The expectation is over the learner's noise and over losses that are drawn independently, from a
+    law on [0, 1]^N that changes at most `switches` times. The comparator is the best sequence of
+    experts with at most `switches` switches in hindsight. If there is a claim, the bound never
+    exceeds the number of rounds.
 
     Parameters
     ----------
     plan : Plan
-        Noises and thresholds, from which the probability of false alarms is also computed.
+        Noises and thresholds. They also determine the probability of false alarms.
     switches : int
         S.
     rounds : int, optional
-        Default: the horizon, the nominal one without any.
+        Default: the horizon, or the nominal one without a horizon.
     """
     if switches:
         positive_int("switches", switches)

@@ -1,8 +1,8 @@
-"""Signed certificates: who states what about which data, in a file that no one else can change.
+"""Signed certificates: a statement, its signer and its data set, in a file that cannot be altered.
 
-Claim: a certificate that `SignedCertificate.check` accepts for a public key was signed, with its
-title, operator, data set, date and library version, by the holder of the secret key. Whether the
-certificate is *true* is another question: ``dpoco verify`` computes it again.
+Claim: if `SignedCertificate.check` accepts a certificate for a public key, then the holder of the
+secret key signed it, with its title, operator, data set, date and library version. Whether the
+certificate is *true* is another question: ``dpoco verify`` recomputes it.
 
 The signed bytes are the line ``dpoco signed certificate 1``, a line feed, and the object under
 "signed" as JSON in ASCII, with sorted names, without spaces, and with the shortest decimal text of
@@ -31,17 +31,17 @@ from dpoco.errors import StateError
 __all__ = ["PublicKey", "SignatureError", "SignedCertificate", "SigningKey", "is_signed"]
 
 _KIND, _VERSION = "dpoco.signed_certificate", 1
-# The line in front keeps a signature of this key under other bytes from passing for one of these.
+# The first line prevents that another signature by this key is accepted as one of these.
 _DOMAIN = b"dpoco signed certificate 1\n"
 _PREFIX, _KEY_BYTES, _SIGNATURE_BYTES = "ed25519:", 32, 64
-_LONGEST = 200  # characters of a text: a title, not a page
+_LONGEST = 200  # characters of a text, which is meant to be a title
 _TEXTS = ("title", "operator", "data_set", "date", "library")
 _SIGNED = frozenset({*_TEXTS, "signer", "certificate"})
 _CERTIFICATES = ("dpoco.guarantee", "dpoco.ledger")
 
 
 class SignatureError(StateError):
-    """A signature is missing, is of another signer, or does not fit the signed text."""
+    """A signature is missing, belongs to another signer, or does not match the signed text."""
 
 
 def _ed25519() -> ModuleType:
@@ -54,7 +54,7 @@ def _ed25519() -> ModuleType:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Key that checks signatures: public, to be published where readers look for it.
+    """Public key that checks signatures; publish it where readers look for it.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class PublicKey:
     raw: bytes
 
     def __post_init__(self) -> None:
-        """Refuse another length."""
+        """Raise for another length."""
         if not isinstance(self.raw, bytes) or len(self.raw) != _KEY_BYTES:
             raise ValueError(f"a public key has {_KEY_BYTES} bytes")
 
@@ -73,19 +73,19 @@ class PublicKey:
     def parse(cls, text: str) -> PublicKey:
         """Return the key of a text ``ed25519:`` and 64 hexadecimal digits; else `ValueError`."""
         digits = text.strip().removeprefix(_PREFIX)
-        # `bytes.fromhex` would also take capitals and spaces: each key has one text only.
+        # `bytes.fromhex` also accepts capitals and spaces, but each key must have only one text.
         if len(digits) != 2 * _KEY_BYTES or not set(digits) <= set("0123456789abcdef"):
             raise ValueError("a public key is the text 'ed25519:' and 64 hexadecimal digits")
         return cls(bytes.fromhex(digits))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> PublicKey:
-        """Return the key of a file with such a text."""
+        """Return the key from a file with such a text."""
         return cls.parse(Path(path).read_text(encoding="ascii", errors="replace"))
 
     @property
     def fingerprint(self) -> str:
-        """First 80 bits of the key's SHA-256, in five groups: to be compared by telephone."""
+        """First 80 bits of the key's SHA-256 in five groups, to compare by telephone."""
         digits = hashlib.sha256(self.raw).hexdigest()[:20]
         return "-".join(digits[i : i + 4] for i in range(0, 20, 4))
 
@@ -95,7 +95,7 @@ class PublicKey:
 
 
 class SigningKey:
-    """Secret key that signs. Neither its text form nor a pickle shows it.
+    """Secret key that signs. Its text form does not show the key, and it cannot be pickled.
 
     Examples
     --------
@@ -116,21 +116,21 @@ class SigningKey:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> SigningKey:
-        """Draw a key, and write it to a new file that only its owner can read (mode 0600).
+        """Draw a key and write it to a new file that only its owner can read (mode 0600).
 
         Raises
         ------
         FileExistsError
-            If there is such a file: a key is never overwritten.
+            If the file exists: a key is never overwritten.
         """
         raw = _ed25519().Ed25519PrivateKey.generate().private_bytes_raw()
-        # The file has these rights from the start: a change of mode after writing would leave a
-        # moment for others to read.
+        # The file has this mode from the start. If the mode were set after writing, others could
+        # read the file for a moment.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
             file.write(raw.hex() + "\n")
             file.flush()
-            # A key whose public half is published must survive a crash of the machine.
+            # If its public key is published, the key must survive a crash of the machine.
             os.fsync(file.fileno())
         return cls(raw)
 
@@ -141,13 +141,14 @@ class SigningKey:
         Raises
         ------
         StateError
-            If others than its owner may read or write it.
+            If users other than its owner may read or write it.
         ValueError
-            If it holds anything else.
+            If it contains anything else.
         """
         place = Path(path)
         with place.open("rb") as file:
-            # The open file is asked, not the path, which could be exchanged in between.
+            # We check the open file and not the path, because the path could be replaced in
+            # between.
             refuse_readable(place, os.fstat(file.fileno()))
             text = file.read(4096).decode("ascii", "replace").strip()
         if len(text) != 2 * _KEY_BYTES or not set(text) <= set("0123456789abcdef"):
@@ -156,7 +157,7 @@ class SigningKey:
 
     @property
     def public(self) -> PublicKey:
-        """The key that checks what this one signs."""
+        """The public key for signatures of this key."""
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
@@ -168,26 +169,26 @@ class SigningKey:
         return f"<SigningKey {self.public.fingerprint}>"
 
     def __reduce__(self) -> str:
-        """Raise: a pickle would hold the key."""
+        """Raise, because a pickle would contain the key."""
         raise TypeError("a signing key cannot be pickled")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignedCertificate:
-    """A certificate, what it is about, and a signature over all of it.
+    """A certificate, the facts about it, and a signature over both.
 
     Attributes
     ----------
     certificate : dict
         The record of a guarantee or of a ledger: `Guarantee.to_dict`, `Ledger.to_dict`.
     title, operator, data_set : str
-        What the statement is about, and who makes it; one line each, at most 200 characters.
+        The subject of the statement, and who makes it; one line each, at most 200 characters.
     date : str
-        Of the signature, as YYYY-MM-DD; stated by the signer.
+        Date of the signature, as YYYY-MM-DD; stated by the signer.
     library : str
-        Name and version of the program that signed.
+        Name and version of the signing program.
     signer : PublicKey
-        Who claims to have signed.
+        Key of the claimed signer.
     signature : bytes
         64 bytes.
     """
@@ -202,10 +203,10 @@ class SignedCertificate:
     signature: bytes = b""
 
     def __post_init__(self) -> None:
-        """Refuse texts that could pass for others, and what is no certificate."""
+        """Raise for texts that could be mistaken for others, and if it is not a certificate."""
         for name in _TEXTS:
             text = getattr(self, name)
-            # A line feed or a control character could make one field look like another one in a
+            # With a line feed or a control character, one field could look like another one in a
             # report.
             if not isinstance(text, str) or not text.strip() or not text.isprintable():
                 raise ValueError(f"{name} must be a text of one line")
@@ -232,9 +233,9 @@ class SignedCertificate:
         data_set: str,
         date: str | None = None,
     ) -> SignedCertificate:
-        """Sign the record of a guarantee or of a ledger; the day is today's (UTC) by default."""
+        """Sign the record of a guarantee or of a ledger; the default date is today (UTC)."""
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        # Made without a signature first: what is signed has passed all checks.
+        # First made without a signature, so that all checks pass before signing.
         unsigned = cls(
             certificate=certificate,
             title=title,
@@ -247,24 +248,24 @@ class SignedCertificate:
         return cls(**{**_fields(unsigned), "signature": key.sign(unsigned.message())})
 
     def message(self) -> bytes:
-        """Return the bytes that are signed."""
+        """Return the signed bytes."""
         signed = {**_fields(self), "signer": str(self.signer)}
         del signed["signature"]
-        # Sorted names, no spaces and ASCII leave one text for each object: the bytes do not depend
-        # on the file that the object was read from.
+        # With sorted names, no spaces and ASCII, each object has one text. So the bytes do not
+        # depend on the file from which the object was read.
         text = json.dumps(
             signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
         return _DOMAIN + text.encode("ascii")
 
     def check(self, signer: PublicKey | None = None) -> None:
-        """Raise `SignatureError` unless the signature fits everything, and is the given signer's.
+        """Raise `SignatureError` unless the signature matches everything and is the signer's.
 
         Parameters
         ----------
         signer : PublicKey, optional
-            Whose signature it must be. None: only that the signature is that of the key which the
-            file itself names. Anyone can make such a file.
+            Required signer. None only checks that the signature was made with the key that the file
+            itself names. Anyone can make such a file.
         """
         ed25519 = _ed25519()
         if signer is not None and signer != self.signer:
@@ -283,7 +284,7 @@ class SignedCertificate:
             ) from None
 
     def about(self) -> dict[str, str]:
-        """Return what an explanation shows of it, by name."""
+        """Return the facts that an explanation shows, by name."""
         return {
             "Title": self.title,
             "Operator": self.operator,
@@ -300,7 +301,7 @@ class SignedCertificate:
 
     @classmethod
     def from_dict(cls, record: Named) -> SignedCertificate:
-        """Return what `to_dict` wrote, not checked yet; `StateError` for anything else."""
+        """Return a record written by `to_dict`, unchecked; `StateError` for anything else."""
         fields = frozenset({"signed", "signature"})
         body = read_record(record, kind=_KIND, version=_VERSION, fields=fields)
         signed, text = body["signed"], body["signature"]
@@ -312,7 +313,7 @@ class SignedCertificate:
             known = {name: signed[name] for name in _SIGNED}
             known["signer"] = PublicKey.parse(known["signer"])
             found = cls(**known, signature=bytes.fromhex(text))
-            found.message()  # a number beyond all doubles would have no text
+            found.message()  # raises for a number too large for a double
             return found
         except (AttributeError, RecursionError, TypeError, ValueError) as error:
             raise StateError(f"malformed signed certificate: {error}") from None
@@ -323,15 +324,15 @@ class SignedCertificate:
 
     @classmethod
     def from_json(cls, text: str) -> SignedCertificate:
-        """Return what `to_json` wrote; `StateError` for anything else, duplicate names included."""
+        """Return what `to_json` wrote; `StateError` for anything else, even for duplicate names."""
         return cls.from_dict(of_json(text))
 
 
 def is_signed(record: object) -> bool:
-    """Return whether a record of JSON says that it is a signed certificate."""
+    """Return whether a JSON record claims to be a signed certificate."""
     return isinstance(record, Mapping) and record.get("kind") == _KIND
 
 
 def _fields(signed: SignedCertificate) -> Fields:
-    """Return the fields as they are: `asdict` would copy the record, and turn the key into one."""
+    """Return the fields unchanged: `asdict` would copy the record and convert the key."""
     return {name: getattr(signed, name) for name in signed.__dataclass_fields__}

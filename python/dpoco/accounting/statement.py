@@ -1,9 +1,9 @@
-"""From a mechanism's loss to the guarantee that states it, for all learners in one place.
+"""Guarantees from a mechanism's loss, in one place for all learners.
 
-Claim of `state_delayed`: if which feedback arrives, when and in which order is the same on
-neighbouring streams, given equal releases so far, then everything released is as private as without
+Claim of `state_delayed`: let the arrivals of feedback, their times and their order be the same on
+neighbouring streams, given equal releases so far. Then everything released is as private as without
 delay, for replacing one record where it arrives. Source: post-processing, and every learner's own
-proof, which covers records that react to all releases before them. Proof:
+proof, which covers records that react to all earlier releases. Proof:
 ``docs/privacy/delayed_feedback.md``.
 
 Locally private reports, one or many of one user: ``docs/privacy/local_randomizers.md``.
@@ -43,18 +43,19 @@ _LATE = "no bound is proved, because the proofs are for feedback that comes at o
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
-    """Return the delta to state epsilon at: the budget's, or 1 / (10 horizon).
+    """Return the delta at which epsilon is stated: the budget's, or 1 / (10 horizon).
 
     Parameters
     ----------
     budget : Budget, float or None
         A float is the delta itself.
     horizon : int or None
-        Rounds; None is an endless stream, of at most 10^12.
+        Rounds; None is an endless stream of at most 10^12 rounds.
     """
     if isinstance(budget, Budget):
         return budget.delta
-    # A tenth of one over the rounds: at 1/T the data of a random round could be published in full.
+    # A tenth of 1 / T, because delta = 1/T would allow publishing the data of a random round in
+    # full.
     rounds = LARGEST_HORIZON if horizon is None else horizon
     return 1.0 / (10.0 * rounds) if budget is None else float(budget)
 
@@ -71,37 +72,38 @@ def expert_guarantee(
     details: Fields,
     **said: Any,
 ) -> Guarantee:
-    """Return what any plan of a learner of experts guarantees, for losses in [0, 1].
+    """Return the guarantee of any plan of a learner of experts, for losses in [0, 1].
 
     Parameters
     ----------
     mechanism : Mechanism
-        What is enforced and drawn.
+        The mechanism that is enforced and drawn.
     experts, horizon
         N and T; None is an endless stream.
     bound : float or None
-        The proved bound on regret, None if nothing is (uniform draws have regret at most
-        T (1 - 1/N), and nothing has more than T).
+        The proved regret bound, or None if there is none. (Uniform draws have regret at most T (1 -
+        1/N), and the regret never exceeds T.)
     scope : str or None
         Of `REGRET_SCOPES`: the losses that it holds for.
     budget, seeded
         As of every accountant, see above.
     details : dict
-        Further rows of the report.
+        Additional rows of the report.
     **said
-        Further fields of the guarantee, which replace those set here.
+        Additional fields of the guarantee, which replace those set here.
 
     Returns
     -------
     Guarantee
-        For replacing the losses of one round, which the learner clips.
+        Guarantee for replacing the losses of one round, which the learner clips.
     """
-    # An expert's loss is data in every round: there is no empty one to compare with.
+    # Every round has losses, which are data, so there is no empty round to compare with.
     near = Neighbours()
     rows: Fields = {}
     if scope is not None:
         rows["regret bound holds for"] = REGRET_SCOPES[scope]
-    # A learner without privacy states its bound as it is: the comparison shows what noise costs.
+    # A learner without privacy states its bound unchanged, so that a comparison shows the cost of
+    # noise.
     if bound is not None and horizon is not None and mechanism.loss(near) is not None:
         stated = stated_regret(bound, horizon * (1.0 - 1.0 / experts), float(horizon))
         bound = stated["regret_bound"]
@@ -118,23 +120,23 @@ def expert_guarantee(
 
 
 def state_delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee:
-    """Return what holds once decisions wait for their feedback.
+    """Return the guarantee if decisions wait for their feedback.
 
     Parameters
     ----------
     immediate : Guarantee
-        What holds if every decision is followed by its feedback.
+        Guarantee if every decision is followed by its feedback.
     seen : str
-        What arrivals may depend on, of all that depends on the data, in words.
+        The only information on the data that arrivals may depend on, in words.
 
     Returns
     -------
     Guarantee
-        The same privacy under one more condition; without a bound on regret, which is proved for
-        feedback that comes at once.
+        The same privacy under one more condition. It has no regret bound, because the bound is
+        proved for immediate feedback.
     """
     late = DELAYED.format(seen=seen)
-    # Engines count rounds in arrivals, and bounds on regret are proved for the round of a decision.
+    # Engines count rounds by arrivals, but regret bounds are proved for the round of a decision.
     details = without_regret(immediate.details)
     if immediate.regret_bound is not None or UNPROVED in immediate.details:
         details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
@@ -143,25 +145,25 @@ def state_delayed(immediate: Guarantee, seen: str = "released decisions") -> Gua
 
 
 def check_claim(result: Guarantee) -> Guarantee:
-    """Return a guarantee whose published claim, if any, is true; else raise `CalibrationError`.
+    """Return the guarantee if its published claim, if any, is true, or raise `CalibrationError`.
 
-    The slack covers the rounding of a composition's own epsilon, at a single release.
+    The slack covers the rounding of a composition's own epsilon for a single release.
 
     Parameters
     ----------
     result : Guarantee
-        Its `claimed` is compared with its own curve.
+        Its `claimed` is compared with its curve.
 
     Raises
     ------
     CalibrationError
-        If the claim states more privacy than holds for this noise.
+        If the claim states more privacy than this noise provides.
     """
     if result.claimed is not None:
         epsilon, delta = result.claimed
         exact = result.delta_at(epsilon)
-        # Reports print the claim next to what is proved, so that a false claim is refused here.
-        # Written with "not", so that a claim of NaN is refused.
+        # Reports print the claim next to the proved statement, so a false claim must be refused
+        # here. Written with "not", so that a claim of NaN is refused.
         if not exact <= delta * (1.0 + 1e-9):
             raise CalibrationError(
                 f"the published claim (epsilon = {epsilon:.6g}, delta = {delta:.3g}) is false "
@@ -190,30 +192,30 @@ def local_guarantee(
     Parameters
     ----------
     mechanism : LocalReport
-        What the user's device draws.
+        The mechanism of the user's device.
     released : str
-        What a report is, in words.
+        Description of a report, in words.
     delta : float
-        Where to state epsilon; at 0, epsilons add up.
+        Delta at which epsilon is stated; at 0, epsilons add up.
     protect : {"label", "label_and_context"}
         What one report protects.
     horizon : int, optional
         Number of rounds covered.
     simulated : bool
-        Whether any noise was reproducible: the guarantee is then not certified.
+        Whether any noise was reproducible. Then the guarantee is not certified.
 
     Returns
     -------
     Guarantee
-        With view "server": also against the party that collects the reports.
+        With view "server": it also holds against the party that collects the reports.
 
     Raises
     ------
     ValueError
-        For another word for what is protected.
+        For an unknown value of `protect`.
     """
     choice("protect", protect, _SCOPES)
-    # Noise is added on the device: the server that collects reports is one of the attackers.
+    # Noise is added on the device, so the server that collects reports counts as an attacker.
     return Guarantee.about(
         mechanism,
         Neighbours(view="server"),
@@ -227,23 +229,24 @@ def local_guarantee(
 
 
 def client_guarantee(*, epsilon: float, reports: int, protect: str, simulated: bool) -> Guarantee:
-    """Return the guarantee of one device: a total over all its reports.
+    """Return the guarantee of one device for all its reports.
 
     Parameters
     ----------
     epsilon : float
         Budget of all reports together, which the device's ledger enforces.
     reports : int
-        How many reports it sends at most.
+        Largest number of reports.
     protect, simulated
-        As for `local_guarantee`.
+        See `local_guarantee`.
 
     Returns
     -------
     Guarantee
-        For one report of `epsilon`: the total is what the ledger enforces, however it is divided.
+        For one report of `epsilon`. The ledger enforces the total, however it is divided.
     """
-    # The device's ledger adds epsilons, so that a total says all: reports need not be alike.
+    # The device's ledger adds epsilons, so the total is enough: reports may have different
+    # epsilons.
     count = "one report" if reports == 1 else f"at most {reports} reports"
     return local_guarantee(
         LocalReport(epsilon, 1, ()),

@@ -1,8 +1,8 @@
 """Accounting of `SufficientStatistics`: all second moments of a data set, released once.
 
 Claim: replacing one record (x, y), ||x||_2 <= X, |y| <= Y, moves the sum of (x x', a y x) by at
-most D = sqrt(2) X^2 (1 + u/2) in Frobenius norm for u = (a Y / X)^2 <= 2, else 2 X^2 sqrt(u): with
-Gaussian noise of scale sigma on every entry it is D/sigma-GDP, and so is every model that is
+most D = sqrt(2) X^2 (1 + u/2) in Frobenius norm if u = (a Y / X)^2 <= 2, else by 2 X^2 sqrt(u).
+With Gaussian noise of scale sigma on every entry, the sum is D/sigma-GDP, and so is every model
 computed from it.
 
 Proof: ``docs/privacy/sufficient_statistics.md``, ``docs/privacy/noisy_ftrl.md`` ("Quadratic
@@ -45,7 +45,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def guarantee(
 
 
 def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget | None) -> FitPlan:
-    """Return the least noise with which one fit keeps to `budget`.
+    """Return the least noise for which one fit keeps to `budget`.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     records : int
         n.
     budget : Budget or None
-        Target; None for no noise.
+        Budget of the fit; None adds no noise.
 
     Raises
     ------
     ValueError, TypeError
-        For another loss, or too many dimensions.
+        For another loss, or for too many dimensions.
     CalibrationError
         If no noise scale keeps to the budget.
     """
@@ -112,7 +112,7 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
     check_problem(domain, loss)
     moments = second_moments(domain, loss, best_vector_scale(domain, loss, "replace"))
     # All n records are one push: each is in one sum, which is released once. Then all
-    # factorisations are the identity: one draw for one sum.
+    # factorisations are the identity, with one draw for one sum.
     plain = plain_sum(moments, "toeplitz", 1, batch=n)
     if budget is None:
         return Plan(plain, None, None)
@@ -120,12 +120,12 @@ def calibrate(domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget
         raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
     budget.require_delta()
     total, _ = calibrate_noise(plain, Neighbours(), budget=budget, numerics="float")
-    # In doubles the scale that is asked for gives mu up to a rounding.
+    # In doubles, the requested scale gives mu up to a rounding error.
     return Plan(replace(total, scale=total.scale * (1.0 + 2.0**-50)), None, None)
 
 
 def check_problem(domain: Domain, loss: Loss) -> None:
-    """Raise `ValueError` unless second moments, of a size that fits, are all that a loss needs."""
+    """Raise `ValueError` unless the loss only needs second moments of an admissible size."""
     if not isinstance(loss, SquaredLoss):
         raise ValueError(f"second moments are for a SquaredLoss; got {type(loss).__name__}")
     check_undamped(loss)

@@ -56,15 +56,15 @@ def calibrate(
     horizon : int or None
         Sums released; None means at most 10^9.
     budget : Budget or None
-        With a positive delta.
+        Must have a positive delta.
     bound, norm : float
         C and q: vectors are clipped to ||g||_q <= C, q in [1, inf].
     method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}
-        "auto" takes the sum whose worst noise is least.
+        "auto" uses the sum with the least worst noise.
     noise : {"gaussian", "generalized_gaussian"}
-        Law of the draws.
+        Law of the noise.
     norm_order : float, optional
-        r of the latter law; default: the one with the least noise.
+        r of generalized Gaussian noise; default: the order with the least noise.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -87,12 +87,12 @@ def calibrate(
     n = continual_sum.resolve_horizon(horizon)
     choice("relation", relation, CHANGES)
     near = release.planned_neighbours(relation, participation, n, budget)
-    # Sums are published one by one: the worst of them decides, not their mean.
+    # Sums are published one by one, so the worst one decides, and not their mean.
     if method == "auto":
         chosen = continual_sum.choose_method(horizon, near)
     else:
         (chosen,) = release.candidate_methods(method, n, budget, near)
-    # The enforced norm decides which law suits: in l_q with q > 2 draws of order r may be smaller.
+    # The enforced norm decides the best law: in l_q with q > 2, draws of order r may be smaller.
     order = release.noise_order(noise, norm_order, norm, dimension)
     summand = ClippedVector(dimension, norm, bound, math.inf)
     plain = release.plain_sum(summand, chosen, n, order=order)
@@ -107,7 +107,7 @@ def guarantee(
     budget: Budget | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what a plan guarantees, computed from its mechanism.
+    """Return the guarantee of a plan, computed from its mechanism.
 
     Parameters
     ----------

@@ -1,10 +1,9 @@
 """Accounting of the tree Frank-Wolfe learner (DP-TOFW).
 
 Claim: data reach the decisions only through one continual sum of leaves g_k with ||g_k||_q <= C,
-enforced by clipping; hence all decisions together are mu-GDP with
-mu = sqrt(kappa) D column_norm / sigma (`dpoco.accounting.release` has D and kappa), also when the
-stream reacts to the decisions. `dpoco.accounting.leaf_bounds` has the C at which clipping loses
-nothing.
+which is enforced by clipping. Hence all decisions together are mu-GDP with mu = sqrt(kappa) D
+column_norm / sigma (`dpoco.accounting.release` has D and kappa), even if the stream reacts to the
+decisions. `dpoco.accounting.leaf_bounds` has the C at which clipping loses nothing.
 
 Proof: ``docs/privacy/tree_frank_wolfe.md``. Source: Han et al., DP-TOFW, Theorem 3.1, corrected:
 the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussian accounting.
@@ -54,7 +53,7 @@ class TreeTuning(Description):
     Attributes
     ----------
     horizon : int
-        Rounds.
+        Number of rounds.
     step_scale : float
         s in the steps s / (k + s).
     offset : int
@@ -97,7 +96,7 @@ def calibrate(
     budget : Budget or None
         None adds no noise and gives no guarantee.
     noise, norm_order, sum_method, weights
-        None: Gaussian noise, the best order, the sum of least error, and weights k.
+        None means Gaussian noise, the best order, the sum with the least error, and weights k.
     step_scale : float
         s in the steps s / (k + s).
     batch : int
@@ -107,7 +106,7 @@ def calibrate(
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum; "lattice" with Gaussian noise only.
     participation : Participation, optional
-        How often one person may come: the budget is for all rounds of a person.
+        How often one person may come; the budget then covers all these rounds.
 
     Raises
     ------
@@ -134,10 +133,10 @@ def calibrate(
     else:
         name = choice("sum_method", sum_method, continual_sum.METHODS)
         method = continual_sum.plan_method(name, pushes, near, batch)
-    # Weights k + 1 are the paper's; k is unbiased, and has smaller leaves.
+    # The paper uses weights k + 1. Weights k are unbiased and have smaller leaves.
     offset = WEIGHTS.index(choice("weights", "unbiased" if weights is None else weights, WEIGHTS))
     summand = leaf_bounds.lossless_leaf_bounds(domain, loss, WEIGHTS[offset], step_scale)
-    # A record changes one clipped leaf of its batch, however long that is
+    # A record changes one clipped leaf of its batch, for any length of the batch
     # (docs/privacy/tree_frank_wolfe.md, "Batches").
     plain = release.plain_sum(summand.summand(domain), method, pushes, batch=batch, order=order)
     total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
@@ -147,14 +146,14 @@ def calibrate(
 def make_plan(
     domain: Domain, loss: Loss, total: GaussianSum, tuning: TreeTuning, calibration: str = "tight"
 ) -> TreePlan:
-    """Return the plan of a sum and steps, with the forecast that follows from them.
+    """Return the plan of a sum and steps, with its forecast.
 
     Parameters
     ----------
     domain, loss
         The problem.
     total, tuning
-        What is summed with which noise, and the steps.
+        The sum with its noise, and the steps.
     calibration : {"tight", "corrected", "paper"}
         How the noise was found.
     """
@@ -163,12 +162,12 @@ def make_plan(
 
 
 def noise_error(domain: Domain, total: GaussianSum) -> float:
-    """Return a bound on what noise costs the last minimisation: D E||noise of its sum||_q / n.
+    """Return a bound on the noise cost of the last minimisation: D E||noise of its sum||_q / n.
 
-    The norm of a sum of independent draws is at most its Gaussian-like size, row * E||Z||_q.
+    The norm of a sum of independent draws is at most that of one draw times row: row * E||Z||_q.
     """
     q, pushes = domain.dual_exponent, total.pushes
-    # Of the last sum: weights grow faster than its noise, so that earlier minimisations err more.
+    # The last sum: weights grow faster than the noise, so earlier minimisations have larger errors.
     row = float(continual_sum.row_norm(total.factorisation, pushes, pushes))
     width, size = float(domain.diameter()), expected_norm_bound(total.order, q, domain.dimension)
     return width * total.scale * row * size / (total.batch * pushes)
@@ -183,7 +182,7 @@ def guarantee(
     budget: Budget | float | None = None,
     seeded: bool = False,
 ) -> Guarantee:
-    """Return what any plan guarantees, computed from its mechanism.
+    """Return the guarantee of any plan, computed from its mechanism.
 
     Parameters
     ----------
@@ -199,7 +198,7 @@ def guarantee(
     CalibrationError
         If the plan says "paper" and the published claim is false for it.
     """
-    # The guarantee relies only on what the engine enforces of the plan: bounds, lengths and noise.
+    # The guarantee only depends on what the engine enforces: bounds, lengths and noise.
     total, tuning, near = plan.mechanism, plan.tuning, Neighbours(relation)
     d, q, n = domain.dimension, domain.dual_exponent, tuning.horizon
     leaf = leaf_bounds.enforced_leaf_bounds(domain, loss, total.summand)
@@ -228,11 +227,11 @@ def guarantee(
         delta,
         pushes=total.pushes,
         kappa=smoothness_constant(total.order, q, d),
-        # The paper's theorem is about replaced records; an emptied one moves a leaf half as far.
+        # The paper's theorem is about replaced records. Emptying a record moves a leaf half as far.
         leaf_bound=0.5 * near.sides * published_leaf_bound(domain, loss, tuning.step_scale),
     )
     claimed = (paper_epsilon, delta) if plan.calibration == "paper" else None
-    # Claim of the corrected theorem: exact nodes, added up by basic composition.
+    # The claim of the corrected theorem: exact nodes, with basic composition.
     if plan.calibration == "corrected":
         summand, order = total.summand, total.order
         node_mu = summand.inflation(order) * summand.movement(near, order) / total.scale
@@ -255,7 +254,7 @@ def guarantee(
 
 
 def regret(run: frank_wolfe_regret.Descent, total: GaussianSum) -> RegretBound:
-    """Return the bound on regret of a run whose gradients are summed by `total`."""
+    """Return the regret bound of a run whose gradients are summed by `total`."""
     factor, scale = total.factorisation, total.scale
     noise = frank_wolfe_regret.sum_error(run, factor, scale, total.order)
     return run.regret(
@@ -265,8 +264,8 @@ def regret(run: frank_wolfe_regret.Descent, total: GaussianSum) -> RegretBound:
 
 def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: float) -> float:
     """Return the epsilon that basic composition of exact nodes proves at `delta`."""
-    # A leaf is in at most so many completed nodes; the paper counts one more unless n is a power of
-    # two (docs/privacy/continual_sum.md, "Binary tree").
+    # A leaf is in at most this many completed nodes. The paper counts one more unless n is a power
+    # of two (docs/privacy/continual_sum.md, "Binary tree").
     nodes = pushes.bit_length()
 
     def ideal(epsilon: float) -> float:
