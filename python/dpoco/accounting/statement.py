@@ -6,16 +6,16 @@ delay, for replacing one record where it arrives. Source: post-processing, and e
 proof, which covers records that react to all earlier releases. Proof:
 ``docs/privacy/delayed_feedback.md``.
 
-Locally private reports, one or many of one user: ``docs/privacy/local_randomizers.md``.
+Locally private reports, one or several per user: ``docs/privacy/local_randomizers.md``.
 
 Every accountant has a function ``guarantee``, with these options:
 
 plan : Plan
-    Calibrated or the user's own; its forecast is not trusted.
+    Calibrated, or the user's own. Its forecast is not trusted.
 relation : {"replace", "zero_out"}
-    What happens to one record between neighbouring streams.
+    Change of one record between neighbouring streams.
 budget : Budget, float or None
-    The delta to state epsilon at (a budget's delta; pure privacy is stated at 0 whatever it is);
+    Delta at which epsilon is stated (a budget's delta; pure privacy is stated at 0 in any case);
     None means 1 / (10 horizon).
 seeded : bool
     Whether the noise is reproducible, which voids the guarantee.
