@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from tests.descriptions import changed
 from tests.late import Late
 
@@ -233,7 +234,7 @@ def transcript(b1, b2, silent, alarms, move, rise):
     log_alarm = -np.maximum(z - rise, 0.0) / b2
     logs = silent * log_silent + alarms * log_alarm - z / b1 - math.log(b1)
     top = logs.max()
-    return top + math.log(np.trapezoid(np.exp(logs - top), z))
+    return top + math.log(scipy.integrate.trapezoid(np.exp(logs - top), z))
 
 
 @every_count
