@@ -32,9 +32,9 @@ using oco::RecordLearner;
 struct Live {
   PyObject base;
   py::object engine;
-  py::object known;  // the engine behind `found`; null if it is not of this `kind`
+  py::object known;  // the engine for which `found` was computed
   const std::type_info* kind;
-  void* found;
+  void* found;          // `known` as this `kind`; null if it is of another kind
   py::object decision;  // the decision given in round `asked`; null before
   std::uint64_t asked;
   py::object sole;  // the lock that a long run takes

@@ -197,7 +197,7 @@ class RepeatedRuns {
   std::size_t count_;
   const std::uint64_t* keys_ = nullptr;
   Built spare_{py::none(), nullptr};
-  std::string first_;  // its state in round 0: contains the key, so as secret as the key
+  std::string first_;  // its state in round 0: as secret as its key, and freed with this object
   std::vector<std::size_t> places_;  // positions of the key in it
   std::vector<Marked> marked_;       // runs of the last stretch that will be checked
 };

@@ -155,7 +155,7 @@ void Body::pull_back_matrix(std::span<const double> a, std::span<double> m) cons
     std::ranges::copy(a, m.begin());
     return;
   }
-  // First the rows, then the columns, each for all points at once.
+  // First each row, then all columns at once.
   RowMatrix half(d, n);
   for (Index i = 0; i < d; ++i) {
     pull_back(a.subspan(static_cast<std::size_t>(i * d), static_cast<std::size_t>(d)),

@@ -40,8 +40,8 @@ Vector slope_of_norm(const Vector& x, double order) {
   return g;
 }
 
-// Maximises |x|_order over a set. From several starts, moves to the point of the set that is
-// farthest in the direction of the slope, until the norm no longer grows.
+// Maximises |x|_order over the points ends(g). From several starts, moves to the point ends(slope
+// of the norm), until the norm no longer grows.
 template <class Ends>
 double climb(Index n, double order, Ends ends) {
   double best = 0.0;

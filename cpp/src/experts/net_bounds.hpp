@@ -34,7 +34,8 @@ inline double bounded(double value, double limit) noexcept {
   return low > limit ? limit : low;
 }
 
-// Returns whether the bound changes the value by more than the rounding errors of losses within it.
+// Returns whether the bound changes the value by more than the rounding errors of losses that
+// respect it.
 inline bool exceeds(double value, double limit) noexcept {
   return std::fabs(value) > limit * (1.0 + 1e-6);
 }

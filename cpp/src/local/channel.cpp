@@ -134,7 +134,7 @@ void adaptive_query(std::span<const double> weights, std::span<const double> mat
     for (std::size_t j = 0; j < n; ++j) centred[j] *= weights[j];
     threshold_means(matrix, centred, {}, next);
     if (std::ranges::equal(next, means)) break;
-    // In exact arithmetic the step cannot reduce the information. If all weight is on one
+    // In exact arithmetic the step cannot reduce the variance. If all weight is on one
     // hypothesis, it would end in a constant question.
     double reached = 0.0;
     const double mean = simd::dot(weights, next);

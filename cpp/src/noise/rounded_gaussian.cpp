@@ -42,7 +42,7 @@ double as_double(const Natural& n, std::size_t bits) {
   return std::ldexp(leading + half, static_cast<int>(dropped) - static_cast<int>(bits));
 }
 
-// Approximates -log of a uniform that has, as its complement, kFewestDigits significant digits.
+// Approximates -log of a uniform that has kFewestDigits significant digits, as does its complement.
 double minus_log(const Uniform& u) {
   if (u.in_upper_half()) return -elementary::log1p(-as_double(u.complement(), u.bits));
   const std::size_t zeros = u.bits - u.digits.bit_length();

@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kFarthest = 1e150;
 
 // (Phi(b) - Phi(a)) / phi(c) / (b - a), with c the middle and h half the length: the sum over even
-// k of He_k(c) h^k / (k+1)!. For c h < 0.4 and h < 1, terms from the twelfth on are below 1e-17.
+// k of He_k(c) h^k / (k+1)!. For c h < 0.4 and h < 1, twelve terms leave less than 1e-17.
 double narrow_factor(double c, double h) {
   const double ch = c * h;
   const double hh = h * h;

@@ -70,7 +70,8 @@ class BanditLearner : public Rounds {
                      bool was_due) const;
 
   // Writes the arms that the current estimates choose for the rows of contexts; begins no round.
-  // Throws std::invalid_argument if no arm may be chosen, or if the bandit takes no mask.
+  // Throws std::invalid_argument if no arm may be chosen, or for a mask that the bandit does not
+  // take.
   void recommend(const Exclusive::Entry& entered, std::span<const double> contexts,
                  std::span<std::int64_t> chosen, Mask allowed = {});
 

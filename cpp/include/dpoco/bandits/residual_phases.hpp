@@ -73,7 +73,7 @@ class ResidualPhases final : public BanditLearner {
  protected:
   std::uint64_t choose(Context context) override;
   std::uint64_t advise(Context context) override;
-  // In the first phase returns the coin of the next round, whatever the context.
+  // In the first phase returns the coin of a later round, whatever the context.
   std::int64_t due_arm(std::span<const double> promised) const override;
   void learn(std::uint64_t arm, Context context, double reward) override;
   void write_own(Archive& archive) const override;

@@ -10,7 +10,7 @@ namespace dpoco::experts {
 
 // Transforms of the values of a Lipschitz function on a net of points, in row-major order. Each
 // bounds the differences of values at nearby points by `limits` (one per axis: the Lipschitz
-// constant times the spacing). So a round changes the result by at most the sensitivity that
+// constant times the spacing). So its result moves by at most the sensitivity that
 // accounting/nets.py declares, whatever the values are. A vector with an entry that is not finite
 // counts as zero. Proofs: docs/privacy/lipschitz.md. No allocation after construction.
 class NetTransform : public LinearTransform {

@@ -23,8 +23,8 @@ struct TrackerKernel {
 // and on the rounds with a fresh draw.
 class ObliviousTracker final : public ExpertLearner {
  public:
-  // `coins` has the block B, the forced share p and the cap on fresh draws. Its horizon is the
-  // learner's.
+  // `coins` has the block B, the forced probability p and the cap on fresh draws. Its horizon is
+  // the learner's.
   ObliviousTracker(ExpertSettings settings, std::unique_ptr<samplers::SwitchingPaths> paths,
                    mechanisms::SwitchSettings coins, double learning_rate,
                    std::unique_ptr<random::Source> source);

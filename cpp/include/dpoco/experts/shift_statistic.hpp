@@ -26,9 +26,9 @@ struct ShiftStatisticSettings {
 // The excess loss of the decisions over the best expert in the worst window that ends now, minus an
 // allowance. It is the largest, over windows and experts j, of
 //   sum over the window of (l_i(J_i) - l_i(j) - allowance_i) - allowance of the window's length.
-// A change of a round's losses from l' to l moves it by at most l'(J) - l(J) + [-1, 1], whatever
-// the window (docs/privacy/shift_detector.md), so one noise draw protects all windows at once. This
-// is exact to the last bit for the rounded losses: no rounding errors accumulate over the rounds.
+// Replacing a round's losses l by l' moves it by an amount in l'(J) - l(J) + [-1, 1], whatever the
+// window (docs/privacy/shift_detector.md), so one noise draw protects all windows at once. This is
+// exact to the last bit for the rounded losses: no rounding errors accumulate over the rounds.
 //
 // tangent: all windows, with one sum per line and expert that is cut off at zero (CUSUM) and at
 // `reach`; O(N K) per round. dyadic: aligned blocks of 2^k rounds, up to `reach`, tested when they
@@ -43,8 +43,8 @@ class ShiftStatistic {
   std::uint64_t round() const noexcept { return round_; }  // rounds since the last reset
   const std::vector<double>& rows() const noexcept { return rows_; }
   void reset() noexcept;
-  // Ends a round with losses in [0, 1] of all experts, the played index `own`, and the public
-  // allowance of that expert. Returns the statistic.
+  // Ends a round with losses in [0, 1] of all experts, the played index `own`, and the round's
+  // public allowance. Returns the statistic.
   double update(std::uint64_t own, std::span<const double> losses, double allowance);
 
   void write(Archive& archive) const;

@@ -41,7 +41,7 @@ class VertexRule {
   virtual void next(std::uint64_t k, double terms, double factor, std::span<const double> row,
                     std::span<double> vertex) = 0;
 
-  virtual void expect(std::uint64_t) noexcept {}  // the next updates follow directly
+  virtual void expect(std::uint64_t) noexcept {}  // number of calls of `next` that follow
 
   virtual Index dimension() const noexcept = 0;
   // The mechanism that draws: a sum or a selection.

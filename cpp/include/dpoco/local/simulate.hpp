@@ -67,7 +67,7 @@ struct HedgePlan {
   bool adaptive_rate;
 };
 
-// Throws std::invalid_argument for contradictory plans, before any draw.
+// Throws std::invalid_argument for impossible plans, before any draw.
 void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
               random::Source& source, Measured& out);
 void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::Source& source,

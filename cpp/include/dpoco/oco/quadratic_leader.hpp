@@ -55,7 +55,8 @@ class QuadraticLeader {
   SteinTerms stein_terms() const;
 
   // Shrinks x, the last minimiser, towards c. Noise of this variance in every coordinate of b adds
-  // variance tr(A^-2) to ||x - c||^2, with A = M+ + ridge I; this is subtracted from it, down to 0.
+  // variance * tr(A^-2) to ||x - c||^2, with A = M+ + ridge I; this is subtracted from it, down to
+  // 0.
   void shrink(double variance, std::span<double> x) const;
 
  private:
