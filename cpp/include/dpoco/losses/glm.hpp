@@ -66,8 +66,7 @@ class OneVariableTable {
   };
   Place find(double t) const noexcept {
     const double last = static_cast<double>(slopes_.size() - 1);
-    const double steps =
-        std::fmax(0.0, std::fmin((t + reach_) / width_, last));  // NaN: the last knot
+    const double steps = std::fmax(0.0, std::fmin((t + reach_) / width_, last));  // NaN: last
     const double knot = std::fmin(std::floor(steps), last - 1.0);
     return {static_cast<std::size_t>(knot), steps - knot};
   }
