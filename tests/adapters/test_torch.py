@@ -127,6 +127,34 @@ def test_examples_of_an_interrupted_step_are_released_once(monkeypatch):
         own.step()
     assert own._count == 3
     assert own._total.any()
+    # The caller has a batch that came with the step, and brings it again.
+    before = own._total.copy()
+    with pytest.raises(OSError, match="full"):
+        own.step((x[3:5], y[3:5]))
+    assert own._count == 3
+    assert np.array_equal(own._total, before)
+
+
+def test_a_run_goes_on_after_a_step_that_failed(monkeypatch):
+    """The last batch is less than half full: it would fit into its step twice."""
+    data = torch.utils.data.TensorDataset(*examples(20))
+    own, loader = training(network(), None, steps=3), adapter.PrivateLoader(data, 8)
+    release, sums = own.noise.release, []
+
+    def fail_twice(total):
+        sums.append(total.copy())
+        if len(sums) in (2, 4):
+            raise OSError("the disk is full")
+        return release(total)
+
+    monkeypatch.setattr(own.noise, "release", fail_twice)
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            own.run(loader)
+    own.run(loader)
+    assert len(sums) == 5
+    assert np.array_equal(sums[1], sums[2])
+    assert np.array_equal(sums[3], sums[4])
 
 
 def test_no_example_is_longer_than_the_bound_not_even_by_rounding():

@@ -281,7 +281,9 @@ class PrivateTraining:
                     f"{self._count + examples}"
                 )
             self._check_model()
-            self._total, self._count = self._add(inputs, targets), self._count + examples
+            total = self._add(inputs, targets)
+            # The number comes first: an interrupt in between must not let examples enter twice.
+            self._count, self._total = self._count + examples, total
 
     def _add(self, inputs: torch.Tensor, targets: torch.Tensor) -> FloatArray:
         """Return the sum of gradients so far and those of some examples, shape (d,)."""
@@ -320,21 +322,27 @@ class PrivateTraining:
         ------
         HorizonExceeded
             After the last step.
+
+        Notes
+        -----
+        If it raises and `round` is as before, nothing of the batch was added, and it can be brought
+        again.
         """
         with self._turn:
             # This check comes before the gradients, which take most of the time.
             self.noise._require(1)
-            if batch is not None:
-                self.accumulate(batch)
             before, total, count = self.noise.round, self._total, self._count
-            self._total, self._count = np.zeros(self._size), 0
             try:
-                noisy = self.noise.release(total)
+                if batch is not None:
+                    self.accumulate(batch)
+                whole = self._total
+                self._total, self._count = np.zeros(self._size), 0
+                noisy = self.noise.release(whole)
             except BaseException:
-                # A release that raises loses no examples, unless it was interrupted after the draw:
-                # the examples have then had their step, and must not get another one.
+                # Before the draw, all is as before the call: the caller has the batch and brings it
+                # again. After the draw the examples have had their step, and must not get another.
                 if self.noise.round == before:
-                    self._total, self._count = total, count
+                    self._count, self._total = count, total
                 raise
             noisy /= self._batch_size
             self._set_gradients(noisy)
