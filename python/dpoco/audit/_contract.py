@@ -1,4 +1,4 @@
-"""The subject of contract checks: a learner, how it is played, and what is required."""
+"""The subject of contract checks: a learner, the way to play it, and the requirements."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, MarginLoss, Squar
 from dpoco.random import Source
 from dpoco.statistics import Count, Mean
 
-# Long enough for four checkpoints, five rounds apart, and an incomplete last part. Four threads
-# with a quarter of the rounds each end no more than all of them.
+# Long enough for four checkpoints, five rounds apart, and an incomplete last part, and a multiple
+# of four, so that four threads can play a quarter each.
 ROUNDS = 24
 BUDGET = Budget(4.0, 1e-5)
 ONLINE = ("records", "surface", "experts", "arms")
-RUNNING = (*ONLINE, "sums")  # play many rounds in one call
+RUNNING = (*ONLINE, "sums")  # many rounds in one call
 STEPPED = (*ONLINE, *VERBS)
 EVERY = (*STEPPED, "batch")
-STARTED = (*STEPPED, "intervals")  # that have states and noise for many rounds
+STARTED = (*STEPPED, "intervals")  # have states, and noise for many rounds
 
 # Members of a learner that callers use, by the kind of its rounds.
 _ONLINE_MEMBERS = ("decide", "observe", "round", "horizon", "guarantee")
@@ -58,32 +58,32 @@ BAD = (ValueError, TypeError)
 # Arguments of every constructor.
 _MADE_WITH = ("budget", "horizon", "records", "releases", "source")
 
-# A number that bad records are made of, and what of it must not be in any message.
-# The mark has no fraction, so that most formats of the number contain it. The number is far beyond
-# the bounds of all small problems, so that it must be clipped.
+# A number for bad records, and its part that must not appear in any message. The mark has no
+# fraction, so most formats of the number contain it. The number is far beyond the bounds of all
+# small problems, so it must be clipped.
 SECRET, MARK = 987654.25, "987654"
 
 
 class InapplicableError(Exception):
-    """A check has nothing to look at in this learner."""
+    """A check does not apply to this learner."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One rule: what it is for, and a function that raises where it is broken.
+    """One rule: its scope, and a function that raises if the rule is broken.
 
-    The docstring of the function is the rule that a failure quotes.
+    A failure quotes the docstring of the function as the rule.
 
     Attributes
     ----------
     run : callable
-        The function, of a `Subject`.
+        Function of a `Subject`.
     plays : tuple of str
-        Kinds of learners that it is for, as in `dpoco.learners`.
+        Kinds of learners to which the rule applies, as in `dpoco.learners`.
     arrays : bool
-        Whether records must be arrays, so that a custom loss is left out.
+        Whether records must be arrays, which excludes custom losses.
     needs : str
-        A method that a learner may lack; "" for none.
+        Method that a learner must have; "" for none.
     """
 
     run: Callable[[Subject], None]
@@ -92,7 +92,7 @@ class Check:
     needs: str
 
     def applies(self, subject: Subject) -> bool:
-        """Whether the rule is about such a learner."""
+        """Whether the rule applies to this learner."""
         fits = subject.plays in self.plays and (subject.runs or not self.arrays)
         return fits and (not self.needs or hasattr(subject.first, self.needs))
 
@@ -100,21 +100,21 @@ class Check:
 def check(
     *plays: str, arrays: bool = False, needs: str = ""
 ) -> Callable[[Callable[[Subject], None]], Check]:
-    """Make a check of a function.
+    """Return a decorator that makes a check of a function.
 
-    With `arrays`, it is for streams of arrays only, which `run` takes; with `needs`, for learners
-    that have this method, which those of the library do.
+    With `arrays`, the check is for streams of arrays only, which `run` takes. With `needs`, it is
+    for learners that have this method; all learners of the library have it.
 
     Returns
     -------
     callable
-        Decorator: the function's name is that of the check, its docstring the rule.
+        Decorator. The function's name becomes that of the check, and its docstring the rule.
     """
     return lambda run: Check(run, plays, arrays, needs)
 
 
 def require(holds: object, otherwise: str) -> None:
-    """Raise, saying what was found, unless it holds."""
+    """Raise with the message `otherwise` unless the condition holds."""
     if not holds:
         raise AssertionError(otherwise)
 
@@ -122,27 +122,27 @@ def require(holds: object, otherwise: str) -> None:
 def expect_error(
     what: str, errors: Errors, call: Callable[..., object], *given: object, **more: object
 ) -> None:
-    """Raise unless a call raises one of the errors, with no data in any message.
+    """Raise unless a call raises one of the errors and no message contains data.
 
     Parameters
     ----------
     what : str
-        What was called, for the message.
+        Name of the call, for the message.
     errors : type or tuple of types
-        Any of which is right.
+        Allowed errors.
     call : callable
-        With the arguments that follow.
+        Function to call with the arguments that follow.
 
     Raises
     ------
     AssertionError
-        If the call returns, raises something else, or a message in the chain quotes `MARK`.
+        If the call returns, raises another error, or a message in the chain contains `MARK`.
     """
     try:
         call(*given, **more)
     except errors as error:
         shown: BaseException | None = error
-        while shown is not None:  # what a traceback would print
+        while shown is not None:  # all that a traceback would print
             require(MARK not in str(shown), f"{what}: the message quotes the data")
             shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
     except Exception as error:
@@ -152,17 +152,17 @@ def expect_error(
 
 
 def equal(ours: Decision, theirs: Decision) -> bool:
-    """Return whether two lists of releases are the same, bit for bit."""
+    """Return whether two lists of releases are equal, bit for bit."""
     return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
 
 
 def fingerprint(learner: Learner) -> tuple[int, bytes | None]:
-    """Return what must not change when a call is refused: round, and the engine's state.
+    """Return what a refused call must not change: the round and the engine's state.
 
-    The bytes of an engine hold its sums, key and position: equal bytes are equal futures.
+    An engine's bytes contain its sums, key and position, so equal bytes mean equal futures.
     """
     engine = getattr(learner, "_engine", None)
-    # Learners of custom losses have no state: of them only the round is compared.
+    # Learners of custom losses have no stored state, so only the round is compared.
     with suppress(StateError):
         return learner.round, None if engine is None else getattr(engine, "state", lambda: None)()
     return learner.round, None
@@ -170,7 +170,7 @@ def fingerprint(learner: Learner) -> tuple[int, bytes | None]:
 
 @contextmanager
 def expect_no_change(learner: Learner, what: str) -> Iterator[None]:
-    """Raise if the learner changes within."""
+    """Raise if the learner changes inside the context."""
     before = fingerprint(learner)
     yield
     require(fingerprint(learner) == before, f"{what} changed the learner")
@@ -178,16 +178,16 @@ def expect_no_change(learner: Learner, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Subject:
-    """A learner's maker with a stream, and how it is played.
+    """A learner's maker with a stream, and the way to play the learner.
 
     Attributes
     ----------
     make : callable
-        Takes arguments of the constructor by name, returns an unstarted learner.
+        Takes arguments of the constructor by name and returns an unstarted learner.
     plays : str
         As in `dpoco.learners`.
     stream : tuple of sequences
-        Parts of the records, one entry a round each; one round more than `ROUNDS`.
+        Parts of the records, with one entry per round, and one round more than `ROUNDS`.
     first : object
         A learner that is never played.
     """
@@ -203,18 +203,18 @@ class Subject:
         return type(self.first)
 
     def fresh(self, seed: int | None = 1, **changes: object) -> Learner:
-        """Return an unstarted learner; without a seed, on entropy. Calibrated only if changed.
+        """Return an unstarted learner; on entropy without a seed. Calibrated only if changed.
 
         Parameters
         ----------
         seed : int or None
-            Of its source; None: the operating system's entropy.
+            Seed of its source; None is the operating system's entropy.
         **changes
             Other arguments of the constructor.
         """
         source = Source() if seed is None else Source.seeded(seed)
         given = {self.size: ROUNDS, "source": source, **changes}
-        # Neither argument enters a plan, and the search for one takes most of a check's time.
+        # Neither argument affects a plan, and the search for one takes most of a check's time.
         if changes.keys() <= {"on_violation", "source"} and "plan" in constructor_parameters(
             self.kind
         ):
@@ -223,27 +223,28 @@ class Subject:
             return self.make(**given)
 
     def record(self, t: int) -> Record:
-        """Return the record of a round, as single calls take it."""
+        """Return the record of a round in the form for single calls."""
         parts = (part[t] for part in self.stream)
         return tuple(float(part) if isinstance(part, np.generic) else part for part in parts)
 
     def part(self, start: int, stop: int) -> Record:
-        """Return the records of some rounds, as `run` takes them."""
+        """Return the records of some rounds in the form for `run`."""
         return tuple(part[start:stop] for part in self.stream)
 
     def ask(self, learner: Learner, t: int, **ticket: object) -> Decision:
         """Ask for the decision of a round."""
-        # Only a bandit sees a part of the record, the context, before it decides.
+        # Only a bandit sees a part of the record, the context, before its decision.
         return learner.decide(*self.record(t)[: self.plays == "arms"], **ticket)
 
     def tell(self, learner: Learner, t: int, decision: Decision, **ticket: object) -> None:
         """End a round.
 
-        Of a bandit, `decision` picks the reward that it is told; all others see the whole record.
+        For a bandit, `decision` selects the reward to report. All other learners see the whole
+        record.
         """
         record = self.record(t)
         if self.plays == "arms":
-            # A bandit is told the reward of the arm that it played, and of no other.
+            # A bandit only learns the reward of the arm that it played.
             record = (float(record[1][decision]),)
         learner.observe(*record, **ticket)
 
@@ -253,7 +254,7 @@ class Subject:
         Returns
         -------
         object
-            The decision, or the answer of a mechanism, or the sum that a monitor releases.
+            The decision, the answer of a mechanism, or the released sum of a monitor.
         """
         if self.plays in VERBS:
             return getattr(learner, VERBS[self.plays])(*self.record(t))
@@ -270,7 +271,7 @@ class Subject:
     def run(
         self, learner: Learner, start: int = 0, stop: int = ROUNDS, **options: object
     ) -> Decision:
-        """Play rounds in one call, if there is one for it, and return their releases.
+        """Play rounds and return their releases, in one call if the learner has such a method.
 
         Parameters
         ----------
@@ -278,7 +279,7 @@ class Subject:
         start, stop : int
             Rounds, counted from 0.
         **options
-            Of its ``run``, such as ``progress``.
+            Options of its ``run``, such as ``progress``.
         """
         if not hasattr(learner, "run"):
             return self.play(learner, start, stop)
@@ -288,12 +289,12 @@ class Subject:
         return played.actions if self.plays == "arms" else played.decisions
 
     def release_all(self, learner: Learner) -> list[Decision]:
-        """Play to the end, or fit, and return what was released.
+        """Play to the end, or fit, and return all releases.
 
         Returns
         -------
         list
-            One release for each round; of a fit its one vector.
+            One release per round; for a fit, its vector.
         """
         if self.plays != "batch":
             return self.play(learner)
@@ -301,13 +302,13 @@ class Subject:
 
     @property
     def size(self) -> str:
-        """The argument that says how many rounds there are."""
+        """Name of the argument that sets the number of rounds."""
         return length_name(self.kind)
 
     def plan(self, learner: Learner) -> object:
-        """Return the plan of a learner, in what is equal for equal plans.
+        """Return the plan of a learner in a form that is equal for equal plans.
 
-        A monitor has a method that returns a summary; all others an attribute.
+        A monitor has a method that returns a summary; all other learners have an attribute.
         """
         return learner.plan() if self.plays == "intervals" else learner.plan
 
@@ -317,38 +318,38 @@ class Subject:
         return not isinstance(getattr(self.first, "loss", None), CustomLoss)
 
     def applies(self, holds: object) -> None:
-        """Leave a check that has nothing to look at.
+        """Leave a check that does not apply.
 
         Raises
         ------
         InapplicableError
-            Unless it holds; the check then counts as one that does not apply.
+            If `holds` is false. The check then counts as not applicable.
         """
         if not holds:
             raise InapplicableError
 
 
-# Asked for every fresh learner; with a limit, so that classes of users can be freed.
+# Called for every fresh learner. The cache is limited, so that classes of users can be freed.
 @functools.lru_cache(maxsize=64)
 def constructor_parameters(kind: type) -> Mapping[str, Parameter]:
     """Return the parameters of a constructor by name."""
     return signature(kind).parameters
 
 
-# All checks of a learner, and all tests of it, share the one search for its parameters.
+# All checks and tests of a learner share one search for its parameters.
 @functools.cache
 def _standard_subject(name: str) -> Subject:
-    """Return the subject of a learner of the library: calibrated once, never played."""
+    """Return the subject of a library learner: calibrated once and never played."""
     return _subject(name, None)
 
 
 def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Subject:
-    """Return the subject of any learner, with a stream that is made up unless it is given.
+    """Return the subject of any learner, with a random stream unless one is given.
 
     Raises
     ------
     ValueError, TypeError
-        For a class whose problem cannot be made up, a member that is missing, and a short stream.
+        For a class without a known problem, for a missing member, and for a short stream.
     """
     if isinstance(learner, str):
         learner = learner_named(learner, (*EVERY, "intervals")).load()
@@ -356,8 +357,8 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
     assert not isinstance(make, str)
     first = _first(make)
     plays = find_plays(first)
-    # A foreign class that lacks a member gets one sentence here instead of an `AttributeError` in
-    # the middle of a check.
+    # If a foreign class lacks a member, we raise one sentence here instead of an `AttributeError`
+    # in the middle of a check.
     missing = [name for name in _MEMBERS.get(plays, _ONLINE_MEMBERS) if not hasattr(first, name)]
     if missing:
         raise TypeError(f"a {type(first).__name__} that plays {plays} needs {', '.join(missing)}")
@@ -367,17 +368,17 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
         parts = stream if isinstance(stream, tuple) else (stream,)
         if not isinstance(getattr(first, "loss", None), CustomLoss):
             parts = tuple(np.asarray(part, dtype=float) for part in parts)
-    # Checks of the horizon ask for one round more than there are.
+    # Checks of the horizon need one round more than the horizon.
     if any(len(part) <= ROUNDS for part in parts):
         raise ValueError(f"stream must have at least {ROUNDS + 1} records")
     return Subject(make, plays, parts, first)
 
 
 def _first(make: Callable[..., Learner]) -> Learner:
-    """Return a learner of `ROUNDS` rounds, whatever the maker calls their number."""
+    """Return a learner of `ROUNDS` rounds, whatever the maker calls that argument."""
     with quiet():
-        # The class is not known before its maker is called, so the name of the length is tried. The
-        # last call is outside of `suppress`: its error is the one that the caller sees.
+        # The class is unknown until its maker is called, so we try the names. The last call is
+        # outside of `suppress`, so the caller sees its error.
         for size in ("horizon", "records"):
             with suppress(TypeError):
                 return make(**{size: ROUNDS}, source=Source.seeded(1))
@@ -385,12 +386,12 @@ def _first(make: Callable[..., Learner]) -> Learner:
 
 
 def _made_up(kind: type) -> Callable[..., Learner]:
-    """Return a maker whose problem is small, and named as the arguments of the constructor.
+    """Return a maker with a small problem, chosen by the names of the constructor's arguments.
 
     Raises
     ------
     TypeError
-        Naming the arguments whose meaning is not known, or those that a learner must take.
+        Names the arguments with unknown meaning, or those that a learner must take.
     """
     problem = {
         "domain": LpBall(3, 2.0), "loss": SquaredLoss(1.0, 1.0), "experts": 4, "arms": 3,
@@ -398,7 +399,7 @@ def _made_up(kind: type) -> Callable[..., Learner]:
         "bound": 1.0, "context_bound": 1.0, "reward_bound": 1.0, "sensitivity": 1.0,
     }  # fmt: skip
     names = constructor_parameters(kind)
-    if "every" in names:  # of a monitor
+    if "every" in names:  # a monitor
         problem |= {"statistics": {"n": Count(), "x": Mean(-1.0, 1.0)}, "every": None}
     strange = [
         name
@@ -419,7 +420,7 @@ def _made_up(kind: type) -> Callable[..., Learner]:
     others: list[Options] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss(1.0)}]
     if "lipschitz" in given:
         others = [{"domain": Box([-1.0], [1.0])}]
-    # Some learners take one shape of domain or one kind of loss alone, and raise `TypeError` for
+    # Some learners only accept one shape of domain or one kind of loss, and raise `TypeError` for
     # others.
     for other in others:
         own = {name: other.get(name, value) for name, value in given.items()}
@@ -432,7 +433,7 @@ def _made_up(kind: type) -> Callable[..., Learner]:
     raise TypeError(f"pass a function that makes a {kind.__name__}: its problem is not known")
 
 
-# Of which numbers random records are, by the name of their part.
+# Range of random records, by the name of their part.
 _RANGES = {
     "features": (-0.9, 0.9), "labels": (-0.9, 0.9), "gradients": (-0.9, 0.9), "losses": (0.0, 1.0),
     "contexts": (-0.5, 0.5), "rewards": (-1.0, 1.0), "records": (-0.5, 0.9), "vectors": (-0.5, 0.5),
@@ -445,10 +446,10 @@ def _random_stream(learner: Learner, plays: str) -> Record:
     rng, n = np.random.default_rng(0), ROUNDS + 1
     if plays in ("records", "batch") and not isinstance(learner.loss, LinearLoss | MarginLoss):
         raise ValueError("the records of this loss cannot be made up: pass a stream")
-    # Linear functions with a slope of at most 0.2 keep the Lipschitz bound of 1.
+    # Linear functions with slopes of at most 0.2 have the Lipschitz bound 1.
     if plays == "surface":
         return (rng.uniform(-0.2, 0.2, (n, 1)) * learner.points[:, 0],)
-    if plays == "queries":  # near the threshold, so that noise decides
+    if plays == "queries":  # near the threshold, where the noise decides
         plan = learner.plan
         return (plan.tuning.margin + plan.mechanism.query_scale * rng.normal(size=n),)
     shapes = Playing(learner).shapes()

@@ -41,13 +41,13 @@ _PATIENCE = 30.0  # seconds after which a thread counts as stuck
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Give a folder that is removed afterwards."""
+    """Create a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
 
 
 def storable(s: Subject) -> None:
-    """Leave the check unless states may name the class; one derived from it must refuse."""
+    """Skip the check unless states may name the class; a derived class must refuse."""
     learner = s.fresh()
     s.applies(isinstance(learner, Stateful))
     if own_class(s.kind) is None or not s.runs:  # or custom losses, which may be Python objects
@@ -68,15 +68,15 @@ def saved_states_go_on(s: Subject) -> None:
     storable(s)
     whole, learner = s.fresh(), s.fresh()
     want = s.play(whole)
-    through_files = {0, HALF, ROUNDS - 1}  # waiting for the disk takes longer than all the rest
+    through_files = {0, HALF, ROUNDS - 1}  # waiting for the disk takes longest
     with folder() as here:
         for t in range(ROUNDS):
             if s.plays in ONLINE:
-                s.ask(learner, t)  # a decision that waits leaves no trace
+                s.ask(learner, t)  # a pending decision leaves no trace in the state
             if t in through_files:
                 learner.save(here / "state")
                 loaded = load(here / "state")
-            else:  # no round changes plan or guarantee, which files have certified again
+            else:  # plan and guarantee stay the same, and are certified again when a file is loaded
                 loaded = continue_learner(learner, learner._payload())
             require(type(loaded) is s.kind, "another class was loaded")
             require(loaded.round == t, f"saved in round {t}, loaded in round {loaded.round}")
@@ -86,11 +86,11 @@ def saved_states_go_on(s: Subject) -> None:
             if s.plays in ONLINE:
                 expect_error("observe() just after loading", RoundOrderError, s.tell, loaded, t, 0)
             require(equal([s.step(loaded, t)], [want[t]]), f"round {t} differs after loading")
-            # From state to state: an error that each load adds would be seen in the end.
+            # Continue with the loaded learner: an error that each load adds would show in the end.
             learner = loaded
         require(fingerprint(learner) == fingerprint(whole), "loading left another state")
         require(os.listdir(here) == ["state"], "save() leaves other files behind")
-        # A seed could give the noise again. On entropy only a key that is in the state can.
+        # A seed could reproduce the noise. On entropy, only a key in the state can.
         entropy = s.fresh(None)
         s.play(entropy, 0, HALF)
         entropy.save(here / "state")
@@ -105,7 +105,7 @@ def checkpoints_go_on(s: Subject) -> None:
     storable(s)
     learner, seen = s.fresh(), []
     with folder() as here:
-        # A file cannot be made in a folder that is missing, nor take the place of a folder.
+        # A file can neither be created in a missing folder nor replace a folder.
         for path in (here / "missing" / "state", here):
             with expect_no_change(learner, "a checkpoint that cannot be written"):
                 expect_error("a checkpoint that cannot be written", OSError,
@@ -151,7 +151,7 @@ def pickles_wait_for_resume(s: Subject) -> None:
 def unstarted_pickles_have_their_own_noise(s: Subject) -> None:
     """Pickles of an unstarted learner on entropy are independent; a seeded one keeps its seed."""
     storable(s)
-    # The bytes of a pickle contain the noise key: equal bytes would be equal noise.
+    # The bytes of a pickle contain the noise key, so equal bytes would mean equal noise.
     frozen = pickle.dumps(s.fresh(None))
     keys = {pickle.dumps(pickle.loads(frozen)) for _ in range(2)}
     require(frozen not in keys and len(keys) == 2, "two unpickled learners share their noise")
@@ -184,7 +184,8 @@ def copies_share_no_noise(s: Subject) -> None:
 def damaged_states_are_refused(s: Subject) -> None:
     """A state that was cut or changed, or of another size, raises `StateError`.
 
-    What is changed behind an intact checksum may be noticed or not, but is played without harm.
+    A change behind a valid checksum need not be noticed, but then the learner must play without
+    harm.
     """
     storable(s)
     learner, read = s.fresh(), s.kind._from_bytes
@@ -192,12 +193,12 @@ def damaged_states_are_refused(s: Subject) -> None:
     data, rng = learner._to_bytes(), np.random.default_rng(0)
     require(fingerprint(read(data)) == fingerprint(learner), "a state is read as another one")
     header, payload = unpack(data)
-    # 61 and the word length are coprime, so that cuts fall on every place within a word.
+    # 61 and the word length are coprime, so cuts fall on every place within a word.
     bad = [data[:cut] for cut in (*range(0, len(data), 61), len(data) - 1)] + [data + b"\0"]
     # The first 24 bytes are magic, version and lengths (docs/architecture.md).
     for at in (*range(24), *rng.integers(len(data), size=30)):
         bad.append(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
-    # `pack` computes the checksum again, so that the engine itself must notice these.
+    # `pack` recomputes the checksum, so the engine itself must notice these.
     bad += [pack(header, other) for other in (payload[:-8], payload + bytes(8), payload[8:], b"")]
     bad.append(pack({**header, "kind": "Unknown"}, payload))
     for spoiled in bad:
@@ -216,11 +217,11 @@ def damaged_states_are_refused(s: Subject) -> None:
 
 
 def _threads(work: Callable[[], object], count: int) -> list[BaseException]:
-    """Run `work` in threads at once; return what they raised."""
+    """Run `work` in several threads at once, and return the exceptions that it raised."""
     raised: list[BaseException] = []
 
     def catch() -> None:
-        """Do the work, and keep what it raises: a thread would only print it."""
+        """Do the work and store its exceptions, because a thread would only print them."""
         try:
             work()
         except BaseException as error:
@@ -228,13 +229,14 @@ def _threads(work: Callable[[], object], count: int) -> list[BaseException]:
 
     threads = [threading.Thread(target=catch, daemon=True) for _ in range(count)]
     before = sys.getswitchinterval()
-    # With the default of 5 ms most calls would end before another thread has a turn.
+    # With the default of 5 ms, most calls would end before another thread runs.
     sys.setswitchinterval(1e-6)
     try:
         for thread in threads:
             thread.start()
         for thread in threads:
-            # Threads are daemons: one that is stuck must not keep the interpreter from ending.
+            # The threads are daemons, so that a stuck one does not keep the interpreter from
+            # ending.
             thread.join(_PATIENCE)
             require(not thread.is_alive(), "a call from another thread does not return")
     finally:
@@ -248,7 +250,7 @@ def threads_end_one_round_each(s: Subject) -> None:
     learner, refusals = s.fresh(), []
 
     def feed() -> None:
-        """Ask and observe as often as the round order allows; count the refusals."""
+        """Ask and observe as often as the order of rounds allows, and count the refusals."""
         for _ in range(ROUNDS // 4):
             try:
                 s.tell(learner, 0, s.ask(learner, 0))
@@ -265,7 +267,7 @@ def runs_keep_other_threads_out(s: Subject) -> None:
     learner, raised = s.fresh(), []
 
     def meddle(done: int, total: int) -> None:
-        """Try to enter the learner from another thread, between two chunks of its run."""
+        """Try to call the learner from another thread, between two chunks of its run."""
         for call in (
             lambda: s.tell(learner, 0, s.ask(learner, 0)),
             lambda: s.run(learner, 0, 1),
@@ -276,8 +278,8 @@ def runs_keep_other_threads_out(s: Subject) -> None:
     with folder() as here:
         options: Options = {"progress": meddle}
         if own_class(s.kind) is not None:
-            # Without checkpoints so short a run is one chunk, and `progress` is called at its end
-            # only.
+            # Without checkpoints, so short a run is one chunk, and `progress` is only called at its
+            # end.
             options |= {"checkpoint": here / "state", "checkpoint_every": 5}
         got = s.run(learner, **options)
     kinds = {type(error) for error in raised}
@@ -315,13 +317,12 @@ def forked_children_wait_for_resume(s: Subject) -> None:
                 answer = pickle.dumps(s.play(learner, HALF))
         finally:
             os.write(write, answer)
-            # `sys.exit` would run the exit handlers of the parent, such as those of the tests,
-            # twice.
+            # `sys.exit` would also run the parent's exit handlers, such as those of the tests.
             os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        # The pipe is read before the wait: a child with an answer longer than the pipe's buffer
-        # would otherwise never end.
+        # We read the pipe before waiting. A child whose answer exceeds the pipe's buffer would
+        # otherwise never end.
         answer = pipe.read()
     os.waitpid(child, 0)
     require(answer != b"went on", "a forked child drew the noise of its parent")
@@ -370,7 +371,7 @@ def one_fit_is_one_release(s: Subject) -> None:
     expect_error("a second fit", BudgetExceeded, learner.fit, *data)
     require(np.array_equal(learner.theta, theta), "a refused fit changed theta")
     require(np.allclose(learner.predict(data[0]), data[0] @ theta), "predict() is no margin")
-    clones = (learner.clone().fit(*data).theta for _ in range(40))  # vertices are few
+    clones = (learner.clone().fit(*data).theta for _ in range(40))  # there are few vertices
     other = any(not np.array_equal(each, theta) for each in clones)
     require(other or not known.private, "a clone has the original's noise")
     late = s.fresh(records=None).fit(*data)

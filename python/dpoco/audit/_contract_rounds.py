@@ -57,7 +57,7 @@ def decisions_stay_until_observe(s: Subject) -> None:
         require(np.array_equal(first, again), f"round {t}: decide() gave another decision")
         require(learner.round == t, "decide() ended the round")
         if s.plays in ("experts", "arms"):
-            # `json` refuses NumPy's integers.
+            # `json` cannot write NumPy integers.
             require(type(first) is int, f"a decision is a {type(first).__name__}, not an int")
         else:
             require(first.dtype == np.float64, "a decision is not of float64")
@@ -95,9 +95,9 @@ def runs_are_the_loop(s: Subject) -> None:
     want = s.run(whole)
     require(equal(s.play(loop), want), "run() differs from the loop")
     require(fingerprint(loop) == fingerprint(whole), "run() leaves another state than the loop")
-    # Pieces of one round and of none take other branches than long ones.
+    # Pieces of one and of zero rounds use other branches than long ones.
     got = [*s.run(pieces, 0, 1), *s.run(pieces, 1, 1), *s.run(pieces, 1, 7)]
-    if s.plays in ONLINE and s.plays != "arms":  # a bandit's decision waits for its own reward
+    if s.plays in ONLINE and s.plays != "arms":  # a bandit's pending decision needs its own reward
         s.ask(pieces, 7)
     require(equal([*got, *s.run(pieces, 7)], want), "run() in pieces differs from one run()")
     require(len(s.run(whole, 0, 0)) == 0, "a run of no rounds is not empty")
@@ -111,7 +111,7 @@ def horizons_are_walls(s: Subject) -> None:
     for horizon in (1, 2, 5, ROUNDS):
         try:
             learner = s.fresh() if horizon == ROUNDS else s.fresh(**{s.size: horizon}, **_short(s))
-        except ValueError:  # what else was asked for needs more rounds
+        except ValueError:  # other options need more rounds
             continue
         runs = s.plays in RUNNING and s.runs and hasattr(learner, "run")
         with expect_no_change(learner, "a run() past the horizon"):
@@ -119,7 +119,7 @@ def horizons_are_walls(s: Subject) -> None:
                 expect_error(
                     "a run() past the horizon", HorizonExceeded, s.run, learner, 0, horizon + 1
                 )
-        # A refused run must have left all rounds to be played.
+        # After a refused run, all rounds must still be available.
         released = s.play(learner, 0, horizon)
         require(all(np.all(np.isfinite(each)) for each in released), "a release is not finite")
         with expect_no_change(learner, "a call past the horizon"):
@@ -134,7 +134,7 @@ def horizons_are_walls(s: Subject) -> None:
 
 
 def _short(s: Subject) -> Options:
-    """Return options that fit any horizon: what was planned for a longer one may not."""
+    """Return options that fit any horizon, because options planned for a longer one may not."""
     planned = getattr(s.first, "plan", None)
     planned = getattr(planned, "mechanism", planned)
     longer = getattr(planned, "batch", None) not in (None, 1)
@@ -160,7 +160,7 @@ def seeds_repeat_releases(s: Subject) -> None:
 def malformed_records_are_refused(s: Subject) -> None:
     """A record of a wrong shape or dtype raises, quotes no data and leaves the round open."""
     learner, good = s.fresh(), s.record(0)
-    if s.plays == "arms":  # whose context goes to decide, and one reward to observe
+    if s.plays == "arms":  # the context is an argument of decide, and one reward of observe
         expect_error("one context for many", BAD, learner.recommend, good[0])
         for context in _spoil(good[0]):
             with expect_no_change(learner, "a malformed context"):
@@ -179,9 +179,9 @@ def malformed_records_are_refused(s: Subject) -> None:
 
 
 def _spoil(part: ArrayLike) -> list[object]:
-    """Return what is no vector, matrix or number like `part`.
+    """Return values that are not a vector, matrix or number like `part`.
 
-    Most hold `SECRET`, so that a message that quotes them is noticed.
+    Most contain `SECRET`, so that a message that quotes them is noticed.
     """
     if np.ndim(part) == 0:
         return [str(SECRET), SECRET * 1j, [SECRET], object()]
@@ -223,18 +223,18 @@ def missing_values_are_silent(s: Subject) -> None:
                 neutral[at][entry] = _lowest(s)
             else:
                 for part in neutral:
-                    part[(t, 0) if s.plays == "intervals" else t] = 0.0  # of several records
+                    part[(t, 0) if s.plays == "intervals" else t] = 0.0  # the first record
         got, drawn = _play_parts(s, spoiled)
         want, meant = _play_parts(s, neutral)
         close = all(np.allclose(a, b, rtol=0.0, atol=1e-8) for a, b in zip(got, want, strict=True))
         require(close, f"{bad} is not read as a neutral record")
-        # A count of draws that depends on a record would show in the time of the call and in all
-        # later noise.
+        # If the number of draws depended on a record, it would show in the time of the call and in
+        # all later noise.
         require(drawn == meant, f"{bad} draws other noise than a neutral record")
 
 
 def _missing_rewards_are_silent(s: Subject) -> None:
-    """Compare a reward that never came, one that is not finite, and a round that was skipped."""
+    """Compare a reward that never came, one that is not finite, and a skipped round."""
     skipping, telling, hiding = (s.fresh() for _ in range(3))
     for t in range(ROUNDS):
         arms = [s.ask(each, t) for each in (skipping, telling)]
@@ -254,12 +254,12 @@ def _missing_rewards_are_silent(s: Subject) -> None:
 
 
 def _lowest(s: Subject) -> float:
-    """Return the least loss of a learner of experts, which a missing one counts as."""
+    """Return the least loss of a learner of experts, which replaces a missing loss."""
     return float(getattr(s.first, "_loss_range", (0.0, 1.0))[0])
 
 
 def _play_parts(s: Subject, parts: list[Outcomes]) -> tuple[list[Decision], object]:
-    """Return the releases, and how many variates were drawn, if the learner knows."""
+    """Return the releases, and the number of variates drawn, if the learner counts them."""
     learner = s.fresh()
     released = dataclasses.replace(s, stream=tuple(parts)).play(learner)
     drawn = getattr(getattr(learner, "_engine", None), "variates_drawn", None)
@@ -269,8 +269,8 @@ def _play_parts(s: Subject, parts: list[Outcomes]) -> tuple[list[Decision], obje
 @check(*EVERY, "intervals", arrays=True)
 def huge_values_are_silent(s: Subject) -> None:
     """Records of any size are clipped without a word, and releases stay finite."""
-    # Squares of 1e300 overflow and squares of 1e-300 vanish: norms must be scaled before they are
-    # computed.
+    # Squares of 1e300 overflow and squares of 1e-300 vanish, so vectors must be scaled before norms
+    # are computed.
     huge = [p * 10.0 ** (300 * (np.arange(len(p)) % 3 - 1)).reshape(-1, *[1] * (p.ndim - 1))
             for p in s.stream]  # fmt: skip
     twin = dataclasses.replace(s, stream=tuple(huge))
@@ -286,7 +286,7 @@ def huge_values_are_silent(s: Subject) -> None:
 @check(*RUNNING, "batch", arrays=True)
 def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
     """Real numbers of any dtype, byte order and layout give the same releases."""
-    # Small whole numbers are the same in all of the types below.
+    # Small integers are equal in all of the types below.
     rounded = dataclasses.replace(s, stream=tuple(np.round(4.0 * p) for p in s.stream))
     want = _play_batch(rounded)
     changes: Options = {
@@ -303,7 +303,7 @@ def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
 
 
 def _play_batch(s: Subject) -> Decision:
-    """Return all releases of a fresh learner, in one call where there is one."""
+    """Return all releases of a fresh learner, in one call if possible."""
     return s.release_all(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
 
 
@@ -321,7 +321,7 @@ def violations_are_refused_on_request(s: Subject) -> None:
              for part in s.stream]  # fmt: skip
     for bad in (SECRET, np.nan, np.inf):
         loud = [part.copy() for part in quiet]
-        # A check that looks only at the first entries would miss the last one.
+        # A check that only tests the first entries would miss the last one.
         edge = (-1,) * loud[-1].ndim
         loud[-1][edge] = bad
         parts = tuple(np.stack(pair) for pair in zip(quiet, loud, strict=True))
@@ -331,7 +331,7 @@ def violations_are_refused_on_request(s: Subject) -> None:
         else:
             twin.ask(learner, 1)
             with expect_no_change(learner, "a stream over its bounds"):
-                # Its first record is fine: a run that checks as it goes would have played it.
+                # Its first record is valid: a run that checks record by record would play it.
                 expect_error("a stream over its bounds", ValueError, twin.run, learner, 0, 2)
         with expect_no_change(learner, "a record over its bounds"):
             expect_error("a record over its bounds", ValueError, twin.tell, learner, 1, -1)
@@ -368,7 +368,7 @@ def tickets_are_taken_once(s: Subject) -> None:
     require(learner.outstanding == (2,), "other tickets are outstanding")
     s.ask(stranger, 0, ticket=True)
     waiting = issued[2][1]
-    # A ticket is data that a client returns: its number alone must not be trusted.
+    # A ticket is data that a client returns, so its number alone must not be trusted.
     forged = dataclasses.replace(waiting, number=waiting.number + 1)
     for what, error, target, ticket in (
         ("a used ticket", RoundOrderError, learner, used),
@@ -394,7 +394,7 @@ def tickets_reserve_rounds(s: Subject) -> None:
     decision, ticket = issued[-1]
     if own_class(s.kind) is not None and s.runs:
         loaded = pickle.loads(pickle.dumps(learner))
-        # Unpickled learners refuse rounds until then: the first may still go on.
+        # Unpickled learners refuse rounds until `resume`, because the original may still continue.
         loaded.resume()
         require(loaded.outstanding == learner.outstanding, "tickets were not saved")
         s.tell(loaded, ROUNDS - 1, decision, ticket=pickle.loads(pickle.dumps(ticket)))

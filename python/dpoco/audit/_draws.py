@@ -1,4 +1,4 @@
-"""Draws that are kept or made afresh: coupled points by coins, and experts that are tracked."""
+"""Draws that are kept or made afresh: coupled points with coins, and tracked experts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from dpoco.privacy.mechanisms.coupled_draws import (
 )
 from dpoco.random import Source
 
-# Place of uniform variates among the counts of `variates_drawn`; the kinds are those of
+# Index of uniform variates in the counts of `variates_drawn`; the kinds are those of
 # `dpoco.random`.
 _UNIFORM = 1
 
@@ -57,12 +57,12 @@ _UNIFORM = 1
 
 
 class Coupled(Family):
-    """Decisions that are kept, or drawn afresh, by stay-or-switch bits.
+    """Decisions that stay-or-switch bits keep or draw afresh.
 
-    A bit decides after each block whether the point is kept. Its chance is a product of
-    factors, one a round, each a function of point and loss. A record may move its own round's
-    factor by the declared span, and later ones by what ``docs/privacy/couplings.md`` allows for
-    the coupling.
+    A bit after each block decides whether the point is kept. Its probability is a product of
+    factors, one per round, each a function of the point and the loss. A record may change the
+    factor of its own round by the declared span, and later factors by what
+    ``docs/privacy/couplings.md`` allows for the coupling.
     """
 
     schedule = "published"
@@ -79,27 +79,27 @@ class Coupled(Family):
         return Rounds((list(objects),))
 
     def is_empty(self, record: Record) -> bool:
-        """Whether a record may count as empty; any loss object may."""
-        # The object of a custom loss says whether it is empty.
+        """Whether a record may count as empty; for a custom loss, any object may."""
+        # The object of a custom loss decides whether it is empty.
         return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
 
     def publication(self, learner: Learner, decision: Decision) -> object:
-        """Return the decision and the number of fresh draws, which a run publishes as well."""
-        # Bytes are compared by `==` as a whole; arrays would be compared entry by entry.
+        """Return the decision and the number of fresh draws, which a run also publishes."""
+        # `==` compares bytes as a whole, but arrays entry by entry.
         return decision.tobytes(), int(learner.switches)
 
     def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
-        """Note the point that the round's factor is computed at."""
+        """Note the point at which the round's factor is computed."""
         play.note(point=learner._engine.nonprivate_point().tobytes())
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note the round's factor and whether a point was drawn; count the variates it took."""
+        """Note the round's factor and whether a point was drawn; return the variates due."""
         engine = learner._engine
         factor = getattr(engine, "nonprivate_log_factor", None) or engine.nonprivate_log_ratio
         moved = bool(engine.switches != play.memory.get("switches", 0))
         play.memory["switches"] = engine.switches
         play.note(factor=float(factor()), moved=moved)
-        if self._is_summed:  # what a leader without noise and barrier solves is the sum
+        if self._is_summed:  # without noise and barrier, a leader solves for the sum
             zero = np.zeros(self.mechanism.losses.dimension)
             play.note(solved=np.array(engine.nonprivate_solve(zero)))
         play.findings += self._consumption(play, t)
@@ -107,17 +107,17 @@ class Coupled(Family):
 
     @property
     def _is_summed(self) -> bool:
-        """Whether the learner is a leader on sums of gradients, which can then be compared."""
+        """Whether the learner is a leader on sums of gradients, which can be compared."""
         learner = self.learner
         leads = isinstance(self.mechanism.draw, TiltedMinimum)
         return leads and isinstance(learner.loss, LinearLoss) and bool(learner.guarantee.private)
 
     def _consumption(self, play: Play, t: int) -> Iterator[str]:
-        """Yield where a round without a draw used more than its coin."""
+        """Yield rounds without a draw that used more than their coin."""
         m = self.mechanism
         used = np.subtract(play.variates[t + 1], play.variates[t])
         ends = (t + 1) % m.block == 0 and t + 1 < m.rounds
-        # The last block decides nothing, and at the cap no bit is tossed
+        # The last block decides nothing, and at the cap no bit is drawn
         # (docs/privacy/couplings.md).
         decides = ends and sum(play.notes["moved"][:t]) < self._cap
         if play.notes["moved"][t]:
@@ -129,22 +129,22 @@ class Coupled(Family):
             yield f"round {t}: variates drawn without a coin or draw that would need them"
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield the movements of sums and of factors, while history and point are the same.
+        """Yield the movements of sums and factors while history and point are equal.
 
-        Before the changed round factors must be equal. In it they may move by their span. After it
-        they may not move at all (dartboard, anchored), or by the shift of the window.
+        Factors must be equal before the changed round. In this round they may move by their span.
+        After it they may not move at all (dartboard, anchored), or by the shift of the window.
         """
         found, keep = self.learner.guarantee, self.mechanism.keep
         notes, shift = (base.notes, other.notes), found.details.get("later_bit_shift")
         if self._is_summed:
             for t, (ours, theirs) in enumerate(zip(*(x["solved"] for x in notes), strict=True)):
                 if not (self._goes_on(t, base) and self._goes_on(t, other)):
-                    break  # with the last draw, sums are given up
+                    break  # the last draw discards the sums
                 moved = float(np.linalg.norm(ours - theirs))
                 yield "the sum of gradients", moved, float(found.sensitivity or 0.0)
         for t in range(len(base.notes["factor"])):
             same = base.published[: t + 1] == other.published[: t + 1]
-            # Factors are functions of the point: they can be compared while history and point are
+            # Factors are functions of the point, so they are compared while history and point are
             # equal.
             if not same or notes[0]["point"][t] != notes[1]["point"][t]:
                 return
@@ -157,43 +157,43 @@ class Coupled(Family):
                 if (span := self._span()) is not None:
                     yield "the changed round's log factor", moved, span
             elif isinstance(keep, Dartboard | Anchored):
-                # The proof has no shift at all here (c = 0 in docs/privacy/couplings.md); the rest
-                # is rounding.
+                # The proof allows no shift here (c = 0 in docs/privacy/couplings.md); the bound is
+                # for rounding.
                 yield "later log factors", moved, 1e-9
             elif isinstance(keep, Window) and shift is not None and self._is_used(t, base):
                 yield "later log factors", moved, float(shift) * (1.0 + 1e-6)
 
     @property
     def _cap(self) -> float:
-        """The most fresh draws that a run may have; infinite without a cap."""
+        """Largest number of fresh draws of a run; infinite without a cap."""
         most = self.mechanism.cap
         return math.inf if most is None else float(most)
 
     def _goes_on(self, t: int, play: Play) -> bool:
-        """Whether another draw may follow round t."""
+        """Whether a draw may follow after round t."""
         more: bool = t + self.mechanism.block < self.mechanism.rounds
         return more and sum(play.notes["moved"][: t + 1]) < self._cap
 
     def _is_used(self, t: int, play: Play) -> bool:
-        """Whether the factor of round t decides over a coin."""
+        """Whether the factor of round t affects a coin."""
         return self._goes_on(t, play) and bool(self.mechanism.keep.forced < 1.0)
 
     def _span(self) -> float | None:
-        """Return how far one loss may move its own factor; None where it is not clipped."""
+        """Return how far one loss may move its own factor; None if the factor is not clipped."""
         m = self.mechanism
         if isinstance(m.keep, Always | Maximal) or not isinstance(m.draw, GibbsDraw):
-            return None  # a ratio before it is clipped
+            return None  # the compared ratio is not clipped
         return float(m.keep.log_floor(m.draw))
 
     def facts(self) -> dict[str, bool]:
-        """Whether all draws that the cap allows were made."""
+        """Return whether all draws that the cap allows were made."""
         learner = self.learner
         return {"the cap on switches": learner.switches == self.mechanism.cap}
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run, block by block.
+    """One run, split into blocks.
 
     Attributes
     ----------
@@ -202,9 +202,9 @@ class _Run:
     switched : ndarray of bool, shape (blocks - 1,)
         Whether the point after each block was drawn afresh.
     anchors : ndarray of float64, shape (blocks,)
-        Mean of the anchors, of the anchored coupling.
+        Mean of the anchors, for the anchored coupling.
     stray : bool
-        Whether a draw came where no block ends.
+        Whether a draw occurred that is not at the end of a block.
     """
 
     points: FloatArray
@@ -216,7 +216,7 @@ class _Run:
 class Transcripts(Scorer):
     """Transcripts of coupled draws on an interval about 0.
 
-    With linear losses and no boundary in any dimension.
+    For linear losses without a boundary, in any dimension.
     """
 
     def __init__(self, family: Coupled, stream: Stream, neighbour: Stream) -> None:
@@ -232,15 +232,15 @@ class Transcripts(Scorer):
     def _law(self, parts: Record) -> Law:
         """Return the law of fresh draws on a stream; `ValueError` if it is not known.
 
-        Linear losses without a boundary have Gaussian draws in any dimension; all other laws are
-        computed by quadrature or a change of variables on an interval.
+        Linear losses without a boundary have Gaussian draws in any dimension. All other laws are
+        computed on an interval, by quadrature or a change of variables.
         """
         learner, m = self.learner, self.mechanism
         linear, draw = isinstance(learner.loss, LinearLoss), m.draw
         weights = isinstance(draw, GibbsDraw)
         if linear and (not weights or draw.half_width == math.inf):
             rows = parts[0]
-            # The law below takes the rows as they are, and the learner would clip longer ones.
+            # The law below uses the rows unchanged, but the learner would clip longer ones.
             if not np.all(np.linalg.norm(rows, axis=1) <= learner.loss.gradient_bound):
                 raise ValueError("the records of a likelihood audit must be within their bounds")
             if weights:
@@ -261,7 +261,7 @@ class Transcripts(Scorer):
         return Leader(losses, draw.step, draw.noise, learner.plan.tuning.barrier_weight, half)
 
     def run(self, learner: Learner, world: int, tape: Source) -> _Run:
-        """Play all rounds, and read the points and the bits off the engine."""
+        """Play all rounds, and read the points and the bits from the engine."""
         m, engine = self.mechanism, learner._engine
         points = np.empty((self._blocks, m.losses.dimension))
         switched = np.zeros(self._blocks - 1, dtype=bool)
@@ -283,9 +283,9 @@ class Transcripts(Scorer):
         return _Run(points, switched, anchors, stray)
 
     def score(self, runs: list[_Run], world: int) -> Scores:
-        """Return losses of bits and draws together, and uniforms of the first point and all others.
+        """Return joint losses of bits and draws, and uniforms for the points and the bits.
 
-        Uniforms have shape (runs, blocks, 2): the place of a draw in its law, and of a bit.
+        Uniforms have shape (runs, blocks, 2): the position of a draw in its law, and of a bit.
         """
         points = np.array([run.points for run in runs])
         switched = np.array([run.switched for run in runs])
@@ -293,7 +293,7 @@ class Transcripts(Scorer):
         if points.shape[2] == 1:
             points = points[:, :, 0]
         count = len(runs)
-        # Where nothing is drawn, an independent uniform.
+        # If nothing is drawn, the position is an independent uniform.
         jitter = Source.seeded(world).uniform(count * 2 * self._blocks)
         uniforms = jitter.reshape(count, self._blocks, 2).copy()
         uniforms[:, 0, 0] = self._laws[world].uniform(0, points[:, 0])
@@ -301,7 +301,7 @@ class Transcripts(Scorer):
         other = self._likelihood(points, switched, anchors, 1 - world, None)
         findings: tuple[str, ...] = ()
         findings += ("switches where no block ends",) if any(run.stray for run in runs) else ()
-        # inf - inf, of runs that both laws forbid, is NaN, and is found right below.
+        # Runs that both laws forbid give inf - inf = NaN, which is detected below.
         with np.errstate(invalid="ignore"):
             losses = own - other
         if not np.all(np.isfinite(own)):
@@ -319,23 +319,23 @@ class Transcripts(Scorer):
     ) -> FloatArray:
         """Return the log-likelihood of every run's coins and draws under a stream.
 
-        And write the places of draws and coins in their laws to `uniforms`, (runs, blocks, 2).
+        Also write the positions of draws and coins in their laws to `uniforms`, (runs, blocks, 2).
 
         Parameters
         ----------
         points, switched, anchors : ndarray
-            Of all runs, as in `_Run`, the runs in front.
+            Of all runs, as in `_Run`, with the runs on the first axis.
         world : int
-            Whose law: 0 the stream's, 1 the neighbour's.
+            Stream whose law is used: 0 for the stream, 1 for the neighbour.
         uniforms : ndarray or None
-            None: only the likelihood is asked for.
+            None computes the likelihood only.
         """
         m, law, runs = self.mechanism, self._laws[world], len(points)
         forced = m.keep.forced
         total = np.zeros(runs)
         anchors_kept = getattr(self.learner.plan.tuning, "anchors", 0)
-        births = np.zeros((runs, anchors_kept))  # of the anchors, oldest first
-        born, used = np.zeros(runs), np.zeros(runs, dtype=int)  # the current point's; draws so far
+        births = np.zeros((runs, anchors_kept))  # rounds of the anchors, oldest first
+        born, used = np.zeros(runs), np.zeros(runs, dtype=int)  # of the current point; draws so far
         cap = math.inf if m.cap is None else m.cap
         for k in range(self._blocks - 1):
             end = (k + 1) * m.block
@@ -346,11 +346,11 @@ class Transcripts(Scorer):
                 log_stay += factor
             open_, moved = used < cap, switched[:, k]
             if forced < 1.0:
-                # A switch that has no chance has the log-likelihood -inf.
+                # A switch with probability 0 has log-likelihood -inf.
                 with np.errstate(divide="ignore"):
                     bit = np.where(moved, np.log(-np.expm1(log_stay)), log_stay)
                 total += np.where(open_ & ~free, bit, 0.0)
-                # A public trigger leaves no choice: a run that stayed is impossible.
+                # A public trigger always switches, so a run that stayed is impossible.
                 total[open_ & free & ~moved] = -math.inf
             else:
                 total[open_ & ~moved] = -math.inf
@@ -379,7 +379,7 @@ class Transcripts(Scorer):
         Parameters
         ----------
         law : Law
-            Of fresh draws under the stream in question.
+            Law of fresh draws on this stream.
         t : int
             Round, counted from 0.
         at, anchor : ndarray, shape (runs,)
@@ -398,9 +398,10 @@ class Transcripts(Scorer):
         loss = law.losses[t]
         if isinstance(keep, Dartboard):
             ends = np.array([-law.half, law.half])
-            least = float(loss.value(ends).min())  # of monotone losses
+            least = float(loss.value(ends).min())  # enough for monotone losses
             if not isinstance(self.learner.loss, LinearLoss):
-                # Not monotone: the least value is looked for on a grid, to a square of its step.
+                # For other losses, search the minimum on a grid, with an error of the square of its
+                # step.
                 grid = np.linspace(-law.half, law.half, 20_001)
                 least = float(loss.value(grid).min())
             excess = -law.beta * (loss.value(at) - least)
@@ -412,7 +413,7 @@ class Transcripts(Scorer):
         return np.clip(excess, -2.0 * keep.width, 0.0), width > keep.width
 
     def _anchor_width(self, g: float, turn: int, births: FloatArray) -> FloatArray:
-        """Return by how much an anchored bit is lowered: see docs/privacy/gibbs_draws.md."""
+        """Return the shift of an anchored bit; see docs/privacy/gibbs_draws.md."""
         from scipy.optimize import brentq
 
         m = self.mechanism
@@ -433,11 +434,11 @@ class Transcripts(Scorer):
 
 
 class Tracker(Family):
-    """Coins and fresh draws: a record moves one coin and the law of later fresh draws.
+    """Coins and fresh draws: a record changes one coin and the law of later fresh draws.
 
-    With each batch of losses comes one coin: to stay costs the loss of the played expert. A
-    fresh draw has the law of the tracked weights, which a record moves by a factor of at most
-    exp(2 rate).
+    There is one coin per batch of losses, and the probability to stay falls with the loss of the
+    played expert. A fresh draw has the law of the tracked weights, which a record changes by a
+    factor of at most exp(2 rate).
     """
 
     schedule = "published"
@@ -447,14 +448,14 @@ class Tracker(Family):
         return decision, int(learner.resamples)
 
     def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
-        """Note the chance to stay, the law of a fresh draw, and the loss of the played expert."""
+        """Note the probability to stay, the law of a fresh draw, and the played expert's loss."""
         losses, engine = admit(learner, record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(losses)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(losses[decision]))
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Return 1, for the coin, at the end of a batch that more rounds and draws may follow."""
+        """Return 1, for the coin, at the end of a batch if more rounds and draws may follow."""
         m, (_, drawn) = self.mechanism, play.published[-1]
         ends = (t + 1) % m.batch == 0
         more = learner.round < learner.horizon and learner.experts > 1
@@ -462,7 +463,7 @@ class Tracker(Family):
         return int(ends and more and left and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield how far coins and laws of fresh draws moved, while history and state are equal."""
+        """Yield the movement of coins and laws of fresh draws while history and state are equal."""
         promised: Any = self.learner.guarantee.description
         rate, batch = promised.learning_rate, promised.batch
         for t in range(len(base.notes["keep"])):
@@ -471,7 +472,7 @@ class Tracker(Family):
                 return
             pairs = base.notes["keep"][t], other.notes["keep"][t]
             moved = abs(float(np.diff(np.log(pairs))[0])) if min(pairs) > 0.0 else 0.0
-            # Only the coin of the batch that the record lies in may know it.
+            # Only the coin of the record's own batch may depend on the record.
             own = at // batch == t // batch and t >= at
             name = "the coin of its batch" if own else "coins of other batches"
             yield name, moved, rate if own else rate * 1e-9
@@ -483,17 +484,17 @@ class Tracker(Family):
                 yield "the law of fresh draws, range of its logarithm", reach, 2.0 * rate
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where coins are not forced as often, or draws more, than was promised."""
+        """Yield coins that are forced less often, and draws that are more, than promised."""
         promised: Any = self.learner.guarantee.description
         for play in (base, other):
             if not self._stays(play) <= (1.0 - promised.forced) * (1.0 + 1e-9):
-                # The odds of a switch are bounded by the least chance of one.
+                # The least probability of a switch bounds the odds of a switch.
                 yield "a coin stays with a larger chance than was promised"
             if promised.cap is not None and play.published[-1][1] > promised.cap:
                 yield "there are more fresh draws than were promised"
 
     def _stays(self, play: Play) -> float:
-        """Return the largest chance to stay if nothing were lost."""
+        """Return the largest probability to stay if nothing were lost."""
         m, most = self.mechanism, 0.0
         for t, due in enumerate(play.due):
             if due:
@@ -502,7 +503,7 @@ class Tracker(Family):
         return most
 
     def facts(self) -> dict[str, bool]:
-        """Whether all fresh draws that the cap allows were made."""
+        """Return whether all fresh draws that the cap allows were made."""
         learner = self.learner
         return {"the cap on fresh draws": learner.resamples == self.mechanism.cap}
 
@@ -510,12 +511,12 @@ class Tracker(Family):
 class TrackedPaths(FiniteScorer):
     """The experts of all rounds, and which of them were drawn afresh.
 
-    How many switches a path has had is not released: its law given what was is carried along.
+    The number of switches of a path is not released, so we track its law given the releases.
 
     Raises
     ------
     ValueError
-        Unless the stream has all rounds of a fixed horizon, and at least two experts.
+        If the stream does not have all rounds of a fixed horizon, or for less than two experts.
     """
 
     family: Tracker
@@ -531,13 +532,13 @@ class TrackedPaths(FiniteScorer):
         self._levels = (
             min(learner.plan.tuning.switches, m.horizon - 1) + 1 if m.prior == "at_most" else 1
         )
-        # Laws of a fresh draw for every round, of (switches so far, expert).
+        # Laws of a fresh draw in every round, by (switches so far, expert).
         self._laws = [self._fresh(each) for each in self._losses]
-        # Chance to switch in the step after a round, by switches so far.
+        # Probability of a switch after each round, by switches so far.
         self._moves = [self._move(t) for t in range(m.horizon)]
 
     def _ways(self, steps: int) -> FloatArray:
-        """Return in how many ways a path can go on, by switches so far; 1 for Markov chains."""
+        """Return the number of continuations of a path, by switches so far; 1 for Markov chains."""
         if self.mechanism.prior != "at_most":
             return np.ones(1)
         others = self.learner.experts - 1
@@ -545,14 +546,14 @@ class TrackedPaths(FiniteScorer):
         return np.cumsum(ways)[::-1]
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
-        """Return the law of a fresh draw in each round, by forward messages; (levels, N) each.
+        """Return the law of a fresh draw in each round, by forward messages; each (levels, N).
 
-        A path's weight is its prior times exp(-rate * loss so far). Messages sum over all paths
-        that end with an expert, and are normalised in each round so that they do not vanish.
+        The weight of a path is its prior times exp(-rate * loss so far). Messages sum over all
+        paths that end with an expert, and are normalised in each round so that they do not vanish.
         """
         m, n = self.mechanism, self.learner.experts
         messages = np.zeros((self._levels, n))
-        # The first expert is drawn uniformly, before any loss.
+        # The first expert is drawn uniformly, before any loss is known.
         messages[0] = 1.0 / n
         laws = []
         for t, row in enumerate(losses):
@@ -569,7 +570,7 @@ class TrackedPaths(FiniteScorer):
         return laws
 
     def _move(self, t: int) -> FloatArray:
-        """Return the prior's chance to switch after round t, by switches so far; (levels,)."""
+        """Return the prior probability of a switch after round t, by switches so far; (levels,)."""
         m = self.mechanism
         if m.prior != "at_most":
             return np.array([m.share_rate or 0.0])
@@ -583,17 +584,17 @@ class TrackedPaths(FiniteScorer):
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the laws of (fresh or kept, expert) in each round, given the path so far.
 
-        A kept path goes on by the prior: it may switch, which is not told apart from a fresh draw
-        of another expert but by the flag.
+        A kept path continues by the prior, so it may also switch. Only the flag distinguishes this
+        from a fresh draw of another expert.
         """
-        # Of every round's expert and flag; cells without a fresh draw come first.
+        # Experts and flags of all rounds. The cells of kept paths come first.
         experts, drawn = zip(*transcript, strict=True)
         fresh = np.diff(drawn) > 0
         m, n, rows = self.mechanism, self.learner.experts, self._losses[world]
         cells = np.zeros((m.horizon, 2 * n))
         cells[0, :n] = 1.0 / n
         chosen = np.array(experts) + n * np.concatenate([[False], fresh])
-        belief = np.zeros(self._levels)  # of the switches so far
+        belief = np.zeros(self._levels)  # law of the number of switches so far
         belief[0] = 1.0
         draws, cap = 0, math.inf if m.cap is None else m.cap
         for t in range(m.horizon - 1):
@@ -612,11 +613,11 @@ class TrackedPaths(FiniteScorer):
                 belief, draws = law[:, experts[t + 1]], draws + 1
             elif experts[t + 1] == experts[t]:
                 belief = belief * (1.0 - move)
-            # Of the prior `share` there is one level, and nothing to carry along.
+            # The prior `share` has one level, so nothing needs to be tracked.
             elif self._levels > 1:
                 belief = np.append(0.0, (belief * move)[:-1])
             total = belief.sum()
-            # With a total of 0 this law forbids the path, which a cell has noted by now. Any belief
-            # will do.
+            # A total of 0 means that this law forbids the path, which a cell has already recorded.
+            # Then any belief is fine.
             belief = belief / total if total > 0.0 else np.ones(self._levels) / self._levels
         return cells, chosen

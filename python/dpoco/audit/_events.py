@@ -1,4 +1,4 @@
-"""Events of a black-box audit: given or learned ones, and what their counts prove about epsilon."""
+"""Events of a black-box audit, given or learned, and what their counts prove about epsilon."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from dpoco._validation import FloatArray, real_in
 from dpoco.audit.report import bound_text, confidence_text, headline, judge
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
-Outcomes = NDArray[Any]  # one row a run
+Outcomes = NDArray[Any]  # one row per run
 Event = Callable[[Outcomes], Any]
 
-POWER = 0.9  # probability with which a detectable violation is found
-LEARNED = "learned"  # stands for what `learn_event` finds, among given events
+POWER = 0.9  # probability of finding a detectable violation
+LEARNED = "learned"  # in a list of given events, stands for the event that `learn_event` finds
 
-# Choosing costs no confidence, so it may be bolder than the test.
+# Choosing an event costs no confidence, so its error may be larger than that of the test.
 _TRAINING_ERROR = 0.05
-# Every cut costs four quantiles of beta distributions.
+# Each cut takes four quantiles of beta distributions.
 _LARGEST_CUTS = 1000
 _COVARIANCE_ROWS = 50_000
-_FEW_VALUES = 100  # in the first runs: outcomes that repeat, even if they are not integers
+_FEW_VALUES = 100  # in the first runs; then outcomes repeat, even if they are not integers
 _FIRST_RUNS = 1000
 
 
 def bisect_last(
     holds: Callable[[float], bool], low: float, high: float, *, steps: int = 60
 ) -> float:
-    """Return where a condition holds for the last time, by halvings; `low` if nowhere above it.
+    """Return by bisection the last point at which a condition holds, or `low` if there is none.
 
     Parameters
     ----------
     holds : callable
-        Holds up to some point and nowhere beyond; asked strictly between `low` and `high`.
+        True up to some point and false beyond; called strictly between `low` and `high`.
     low, high : float
     steps : int
-        Halvings, by default as many as doubles can tell apart.
+        Number of halvings; by default as many as doubles can resolve.
     """
     for _ in range(steps):
         middle = 0.5 * (low + high)
@@ -50,18 +50,18 @@ def bisect_last(
 
 
 def find_members(event: Event, outcomes: Outcomes) -> Members:
-    """Return whether the event occurred, one bool a row of outcomes, checked.
+    """Return whether the event occurred, one checked bool per row of outcomes.
 
     Parameters
     ----------
     event : callable
-        From the caller, so that its answer is checked.
+        Given by the caller, so we check its result.
     outcomes : ndarray, shape (n, ...)
 
     Raises
     ------
     ValueError
-        For an answer of another dtype or shape than bool and (n,).
+        If the result is not of dtype bool and shape (n,).
     """
     member = np.asarray(event(outcomes))
     if member.dtype != np.bool_ or member.shape != (len(outcomes),):
@@ -72,23 +72,23 @@ def find_members(event: Event, outcomes: Outcomes) -> Members:
 def best_event(
     events: Sequence[Event | str] | None, ours: Outcomes, theirs: Outcomes, delta: float
 ) -> Event:
-    """Return the event that looks worst for the claim on the runs that train.
+    """Return the event that is worst for the claim on the training runs.
 
-    None stands for what can be learned, and so does the word "learned" among the events.
+    None, or the word "learned" among the events, stands for the event that can be learned.
 
     Parameters
     ----------
     events : sequence of callable or str, or None
         Candidates.
     ours, theirs : ndarray, shape (n, ...)
-        Outcomes on the stream and on the neighbour, not those that are tested.
+        Outcomes on the stream and on the neighbour, separate from those that are tested.
     delta : float
-        The delta that is granted.
+        The allowed delta.
 
     Returns
     -------
     callable
-        That with the largest lower bound on epsilon, by the bound of the test itself.
+        The event with the largest lower bound on epsilon, by the bound that the test uses.
     """
     candidates: list[Event] = []
     for each in [LEARNED] if events is None else events:
@@ -102,41 +102,41 @@ def best_event(
     for event in candidates:
         first, second = find_members(event, ours), find_members(event, theirs)
         scores.append(_score(int(first.sum()), len(ours), int(second.sum()), len(theirs), delta))
-    # The first of equals, so that a given event is preferred to one learned after it.
+    # The first of equals, so that a given event wins over one that is learned after it.
     return candidates[int(np.argmax(scores))]
 
 
 def learn_event(outcomes: ArrayLike, neighbour_outcomes: ArrayLike, *, delta: float = 0.0) -> Event:
-    """Learn from training runs which event distinguishes two streams best.
+    """Learn the event that distinguishes two streams best on training runs.
 
     Parameters
     ----------
     outcomes, neighbour_outcomes : array_like of shape (n, ...)
-        Outcomes of runs on the stream and on its neighbour. The event has seen only these runs, so
-        test it on others.
+        Outcomes of runs on the stream and on its neighbour. The event depends on these runs, so
+        test it on other runs.
     delta : float, default 0
-        The delta that is allowed for.
+        The allowed delta.
 
     Returns
     -------
     callable
-        Maps outcomes to one bool a row. Of outcomes that repeat: those whose frequencies on the two
-        streams have at least some ratio, which is best (Neyman and Pearson). Of real numbers: an
-        inner product beyond a threshold, with the direction of Fisher's linear discriminant, which
-        is that of the likelihood ratio for two Gaussians of one covariance, or with one coordinate.
+        Maps outcomes to one bool per row. For outcomes that repeat, it is the set of those whose
+        frequency ratio between the two streams is large enough, which is optimal (Neyman and
+        Pearson). For real numbers, it is an inner product beyond a threshold. The direction is that
+        of Fisher's linear discriminant, which is the likelihood-ratio direction for two Gaussians
+        with equal covariance, or a single coordinate.
 
     Raises
     ------
     ValueError, TypeError
-        For no runs, rows of different shapes, outcomes that are not real numbers, and a
-        delta outside of
-        [0, 1).
+        If there are no runs, for rows of different shapes, for outcomes that are not real numbers,
+        and for a delta outside of [0, 1).
 
     Notes
     -----
-    Outcomes repeat if the first 1,000 have at most 100 values, or are integers. Time O(n log n)
-    and O(n d^2) for rows of d numbers; at most 1,000 cuts are tried. Where entries are not
-    finite, which of them are is tried as an event by itself.
+    Outcomes repeat if they are integers, or if the first 1,000 have at most 100 values. Time O(n
+    log n), and O(n d^2) for rows of d numbers; at most 1,000 cuts are tried. If some entries are
+    not finite, the pattern of such entries is tried as a separate event.
     """
     ours, theirs = np.asarray(outcomes), np.asarray(neighbour_outcomes)
     if min(ours.ndim, theirs.ndim) == 0 or min(len(ours), len(theirs)) == 0:
@@ -147,7 +147,7 @@ def learn_event(outcomes: ArrayLike, neighbour_outcomes: ArrayLike, *, delta: fl
 
 
 def _name_event(name: str, event: Event) -> Event:
-    """Return an event under the name that a report gives it."""
+    """Return an event with a name for reports."""
     event.__name__ = name
     return event
 
@@ -158,7 +158,7 @@ def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: floa
 
 
 def _learn(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
-    """Return the candidates: thresholds of real numbers, sets of values that repeat."""
+    """Return the candidates: thresholds for real numbers, sets of values that repeat."""
     if any(rows.dtype.kind not in "biuf" or rows[:1].size == 0 for rows in (ours, theirs)):
         raise TypeError("events are learned from rows of real numbers; bring your own for others")
     real = np.issubdtype(np.result_type(ours, theirs), np.floating)
@@ -178,30 +178,30 @@ def _learn(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
 def _codes(outcomes: Outcomes, real: bool) -> NDArray[np.uint64]:
     """Return a number for each row: a fixed function of its values, equal for equal rows.
 
-    Rows that differ have the same number once in 2^60 pairs or so. That would not be an error: an
+    Different rows have the same number in about one of 2^60 pairs. This is not an error, because an
     event may be any function of the outcome.
 
     Parameters
     ----------
     outcomes : ndarray of shape (n, ...)
-        One row a run.
+        One row per run.
     real : bool
-        Whether values are read as doubles; otherwise as integers, of which none loses a bit.
+        Whether values are read as doubles, or else as integers without loss of bits.
     """
     rows = outcomes.reshape(len(outcomes), -1)
-    # By values, never by dtype: 1 of a run of integers and 1.0 of one of doubles are one outcome,
-    # and to tell them apart would refute every claim.
+    # The numbers depend on values and never on the dtype. Otherwise the integer 1 and the double
+    # 1.0 would be different outcomes, and every claim would be refuted.
     if real:
-        words = (rows.astype(np.float64) + 0.0).view(np.uint64)  # + 0: one zero
+        words = (rows.astype(np.float64) + 0.0).view(np.uint64)  # + 0 makes -0 equal to 0
     else:
-        with np.errstate(invalid="ignore"):  # later outcomes may be NaN: any code will do
+        with np.errstate(invalid="ignore"):  # later outcomes may be NaN, for which any code is fine
             words = rows.astype(np.int64).view(np.uint64)
-    # The seed is the number of columns alone, so that training and test runs have one function. Odd
-    # factors are invertible modulo 2^64: no bit of an entry is lost.
+    # The seed only depends on the number of columns, so training and test runs use the same
+    # function. Odd factors are invertible modulo 2^64, so no bit of an entry is lost.
     factors = np.random.default_rng(rows.shape[1]).integers(
         2**63, dtype=np.uint64, size=rows.shape[1]
     ) | np.uint64(1)
-    # Mixed before the sum, for the upper bits of small numbers and the lower ones of doubles.
+    # Mix before summing, for the upper bits of small numbers and the lower bits of doubles.
     mixed = (words ^ (words >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
     codes: NDArray[np.uint64] = ((mixed ^ (mixed >> np.uint64(29))) * factors).sum(
         axis=1, dtype=np.uint64
@@ -210,20 +210,19 @@ def _codes(outcomes: Outcomes, real: bool) -> NDArray[np.uint64]:
 
 
 def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float, real: bool) -> Event:
-    """Return the likelihood-ratio test of the training runs that looks worst.
+    """Return the likelihood-ratio test that is worst for the claim on the training runs.
 
-    Its event: the outcome is one of the k whose frequency on the first stream, relative to that on
-    the second, is largest.
+    Its event is that the outcome is one of the k with the largest frequency on the first stream
+    relative to that on the second.
 
-    The sets are nested, one for each k, so that a cumulative sum counts them all. Neyman and
-    Pearson: of all events with so many hits on the second stream, one of these has the most on
-    the first.
+    The sets for all k are nested, so a cumulative sum counts them. By Neyman and Pearson, among all
+    events with as many hits on the second stream, one of these has the most hits on the first.
     """
     codes = np.concatenate([_codes(ours, real), _codes(theirs, real)])
     values, inverse = np.unique(codes, return_inverse=True)
     parts = inverse[: len(ours)], inverse[len(ours) :]
     seen = np.stack([np.bincount(part, minlength=len(values)) for part in parts])
-    # Half a count more for each: values seen on one stream only are ordered by how often.
+    # Add half a count to each, so that values seen on one stream only are ordered by frequency.
     order = np.argsort(-(seen[0] + 0.5) / (seen[1] + 0.5), kind="stable")
     hits = np.cumsum(seen[:, order], axis=1)
     last = max(len(order) - 1, 1)
@@ -239,14 +238,14 @@ def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float, real: bool) -> Ev
 
 
 def _kinds(outcomes: Outcomes) -> NDArray[np.int64]:
-    """Return of every entry whether it is finite (0), not a number, or one of the infinities."""
+    """Return for every entry whether it is finite (0), NaN, or one of the infinities."""
     rows = np.asarray(outcomes)
     kinds: NDArray[np.int64] = np.isnan(rows) + 2 * np.isposinf(rows) + 3 * np.isneginf(rows)
     return kinds
 
 
 def _finite(outcomes: Outcomes) -> FloatArray:
-    """Return the outcomes as rows of doubles, entries that are not finite as 0."""
+    """Return the outcomes as rows of doubles, with 0 for entries that are not finite."""
     rows = np.asarray(outcomes).astype(np.float64, copy=False)
     rows = rows.reshape(len(rows), -1)
     finite = np.isfinite(rows)
@@ -254,14 +253,14 @@ def _finite(outcomes: Outcomes) -> FloatArray:
 
 
 def _projections(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
-    """Return the best threshold along the discriminant, and along the best coordinate.
+    """Return the best threshold along the discriminant and along the best coordinate.
 
     Parameters
     ----------
     ours, theirs : ndarray, shape (n, ...)
         Outcomes; entries that are not finite count as 0.
     delta : float
-        The delta that is granted.
+        The allowed delta.
     """
     first, second = _finite(ours), _finite(theirs)
     largest = max(float(np.abs(part).max()) for part in (first, second))
@@ -269,14 +268,14 @@ def _projections(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
     unit = 1.0 if 1e-100 < largest < 1e100 else max(largest, 1e-290)
     ones = [part if unit == 1.0 else part / unit for part in (first, second)]
     gap = ones[0].mean(axis=0) - ones[1].mean(axis=0)
-    # More rows take time in proportion, and hardly turn the direction.
+    # More rows take proportionally longer and hardly change the direction.
     some = [part[:_COVARIANCE_ROWS] for part in ones]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False, bias=True)) for part in some)
     scale = np.sqrt(np.diag(spread))
     scale[scale == 0.0] = 1.0
-    # In units of each coordinate's spread; the ridge settles coordinates that never vary.
+    # In units of each coordinate's spread. The ridge handles coordinates that never vary.
     standard = spread / np.outer(scale, scale) + 1e-9 * np.eye(len(gap))
-    with np.errstate(over="ignore"):  # what is not finite then is left out below
+    with np.errstate(over="ignore"):  # results that are not finite are excluded below
         discriminant = np.linalg.solve(standard, gap / scale) / scale / unit
     best = int(np.argmax(np.abs(gap) / scale))
     coordinate = np.zeros(len(gap))
@@ -294,19 +293,19 @@ def _projections(ours: Outcomes, theirs: Outcomes, delta: float) -> list[Event]:
 
 
 def _beyond(name: str, direction: FloatArray, cut: float) -> Event:
-    """Return the event that the outcome's inner product with a direction is at least `cut`."""
+    """Return the event that the inner product of the outcome with a direction is at least `cut`."""
     return _name_event(
         f"{name} is at least {cut:.6g}", lambda outcomes: _finite(outcomes) @ direction >= cut
     )
 
 
 def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
-    """Return the threshold that looks worst for the claim, of about a hundred quantiles."""
+    """Return the threshold that is worst for the claim, from about a hundred quantiles."""
     ours, theirs = np.sort(ours), np.sort(theirs)
-    # Evenly in log odds: a small delta is exceeded in the tails, if anywhere.
+    # Evenly spaced in log odds, because a small delta is most likely exceeded in the tails.
     most = np.log(min(len(ours), len(theirs)))
     chances = 1.0 / (1.0 + np.exp(np.linspace(-most, most, 101)))
-    # At outcomes that occurred: cuts between two of them count the same runs.
+    # Cuts are at observed outcomes; all cuts between two of them count the same runs.
     cuts = np.unique(np.quantile(np.concatenate([ours, theirs]), chances, method="higher"))
     hits = len(ours) - np.searchsorted(ours, cuts)
     others = len(theirs) - np.searchsorted(theirs, cuts)
@@ -319,14 +318,14 @@ def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """How often an event was seen in independent runs on a stream and on its neighbour.
+    """How often an event occurred in independent runs on a stream and on its neighbour.
 
     Attributes
     ----------
     hits, trials : int
-        Occurrences on the stream, and runs.
+        Number of occurrences on the stream, and of runs.
     neighbour_hits, neighbour_trials : int
-        The same on the neighbour.
+        The same numbers for the neighbour.
     """
 
     hits: int
@@ -338,7 +337,7 @@ class Counts:
     def from_numbers(
         cls, hits: int, trials: int, neighbour_hits: int, neighbour_trials: int
     ) -> Counts:
-        """Return counts that are possible, or raise naming the argument."""
+        """Return valid counts, or raise naming the argument."""
         given = {
             "hits": (hits, trials),
             "neighbour_hits": (neighbour_hits, neighbour_trials),
@@ -352,8 +351,8 @@ class Counts:
         return cls(int(hits), int(trials), int(neighbour_hits), int(neighbour_trials))
 
     def epsilon(self, delta: float, error: float) -> float:
-        """Return the largest epsilon that is refuted but for a probability `error`, at least 0."""
-        # Four limits are used, each missed with a quarter of the error (docs/privacy/black_box.md).
+        """Return the largest epsilon >= 0 that is refuted except with probability `error`."""
+        # We use four limits, each missed with a quarter of the error (docs/privacy/black_box.md).
         low, high = _interval(self.hits, self.trials, error / 4.0)
         other_low, other_high = _interval(self.neighbour_hits, self.neighbour_trials, error / 4.0)
         pairs = (low, other_high), (other_low, high)
@@ -361,18 +360,19 @@ class Counts:
         return max(_excess(*pair, delta) for pair in (*pairs, *complements))
 
     def detectable(self, claimed: float, delta: float, error: float) -> float:
-        """Return the smallest epsilon that a second look like this would have found, or inf.
+        """Return the smallest epsilon that a second audit like this would have found, or inf.
 
-        A look at the event (or its complement) whose probability on the stream where it is rarer
-        is as measured now (one hit, if there was none), and on the other just so much larger that
-        `claimed` is refuted with probability 0.9: both counts at their unfavourable 5 % quantiles.
+        This audit tests the event (or its complement). On the stream where it is rarer, its
+        probability is as measured now (one hit, if there was none). On the other stream it is just
+        large enough that `claimed` is refuted with probability 0.9, with both counts at their
+        unfavourable 5 % quantiles.
 
         Parameters
         ----------
         claimed, delta : float
             The claim.
         error : float
-            One minus the confidence of the look.
+            One minus the confidence of the audit.
         """
         from scipy.stats import binom
 
@@ -381,13 +381,13 @@ class Counts:
         for flip in (False, True):
             counts = [(n - k if flip else k, n) for k, n in (ours, theirs)]
             (rare, total), (_, trials) = sorted(counts, key=lambda pair: pair[0] / pair[1])
-            # An event that was not seen may have a small probability all the same.
+            # An event that never occurred may still have a small probability.
             rate = max(rare, 1) / total
             most = int(binom.ppf(1.0 - tail, total, rate))
             needed = _fewest_hits(trials, most, total, claimed, delta, error)
             if needed is None:
                 continue
-            # The probability with which so many hits are missed in 5 % of all looks.
+            # The probability with which so many hits are missed in 5 % of all audits.
             probable = _upper(needed - 1, trials, tail)
             if delta < probable < 1.0:
                 best = min(best, math.log((probable - delta) / rate))
@@ -397,35 +397,35 @@ class Counts:
 def _fewest_hits(
     trials: int, count: int, total: int, claimed: float, delta: float, error: float
 ) -> int | None:
-    """Return the fewest hits that refute `claimed` next to `count` on the other stream, if any.
+    """Return the fewest hits that refute `claimed` if the other stream has `count`, if any.
 
     Parameters
     ----------
     trials : int
-        Runs on the stream where the event is more frequent.
+        Number of runs on the stream where the event is more frequent.
     count, total : int
-        Hits and runs on the other.
+        Hits and runs on the other stream.
     claimed, delta, error : float
-        As for `Counts.detectable`.
+        See `Counts.detectable`.
     """
     high = _interval(count, total, error / 4.0)[1]
 
-    def refutes(hits: int) -> bool:  # no hits refute nothing
+    def refutes(hits: int) -> bool:  # zero hits refute nothing
         return _excess(_interval(hits, trials, error / 4.0)[0], high, delta) > claimed
 
     return bisect_left(range(trials), True, key=refutes) if refutes(trials) else None
 
 
 def _excess(probable: float, rare: float, delta: float) -> float:
-    """Return the epsilon that ``probable <= exp(epsilon) rare + delta`` asks for, at least 0."""
+    """Return the least epsilon >= 0 with ``probable <= exp(epsilon) rare + delta``."""
     if probable <= delta or rare <= 0.0:
-        # rare = 0 would need an upper limit of 0, which no finite number of trials gives.
+        # rare = 0 would require an upper limit of 0, which no finite number of trials gives.
         return 0.0
     return max(0.0, math.log((probable - delta) / rare))
 
 
 def _interval(hits: int, trials: int, tail: float) -> tuple[float, float]:
-    """Clopper-Pearson: a probability's limits, each missed with probability at most `tail`."""
+    """Clopper-Pearson limits of a probability, each missed with probability at most `tail`."""
     from scipy.special import betaincinv
 
     low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, tail))
@@ -433,23 +433,23 @@ def _interval(hits: int, trials: int, tail: float) -> tuple[float, float]:
 
 
 def _upper(hits: int, trials: int, tail: float) -> float:
-    """Return the upper limit of Clopper and Pearson, missed with probability at most `tail`."""
+    """Return the upper Clopper-Pearson limit, missed with probability at most `tail`."""
     from scipy.special import betaincinv
 
-    # Through the other side: 1 - tail would be rounded.
+    # Computed through the other side, because 1 - tail would be rounded.
     return 1.0 if hits >= trials else float(1.0 - betaincinv(trials - hits, hits + 1, tail))
 
 
 @dataclass(frozen=True)
 class EventReport:
-    """How often an event occurred on either stream, and what this proves.
+    """How often an event occurred on the two streams, and what this proves.
 
     Attributes
     ----------
     claimed : float
-        The epsilon that was tested.
+        The tested epsilon.
     delta : float
-        The delta that was allowed for.
+        The allowed delta.
     measured : float
         Lower confidence bound on the true epsilon.
     detectable : float
@@ -457,11 +457,11 @@ class EventReport:
         with probability at least 0.9, if the event had kept its probability on the stream where it
         is rarer; inf if there is none.
     event : str
-        The event that was tested.
+        The tested event.
     hits, neighbour_hits : int
-        Number of its occurrences on each stream.
+        Number of occurrences on each stream.
     confidence : float
-        Probability of not reporting a violation where there is none.
+        Probability of not reporting a violation if there is none.
     """
 
     claimed: float
@@ -484,15 +484,15 @@ class EventReport:
         Parameters
         ----------
         audit : str
-            What the report is of.
+            Subject of the report.
         runs : int
-            Runs, or pairs, on each stream.
+            Number of runs, or pairs, on each stream.
         unit : str
-            What more of would give power: trials or pairs.
+            What to increase for more power: trials or pairs.
         extras : (str, str)
-            What follows the confidence, and the counts.
+            Texts that follow the confidence and the counts.
         **words
-            As for `headline`.
+            See `headline`.
         """
         verdict = judge(self.violated, math.isfinite(self.detectable))
         power = (

@@ -1,10 +1,11 @@
-"""Exercises: settings that reach what the one hard pair of a standard case does not.
+"""Exercises: settings that reach code which the one hard pair of a standard case does not.
 
-The pair of a case is short, silent and smooth, because that tells most about the claim; code is
-wrong elsewhere: in long batches, at records that are not finite, past a cap, in the second block of
-a vector. An exercise is a learner in such a setting on a stream of odd records. It is replayed
-against neighbours, entered by every way in (`observe`, `run`, a resumed state), and where its law
-is known its noise is scored. A report lists the facts that no exercise of a learner reached.
+The pair of a case is short, with silent records and smooth losses, because this shows most about
+the claim. But bugs are elsewhere: in long batches, at records that are not finite, after a cap, in
+the second block of a vector. An exercise is a learner in such a setting on a stream of odd records.
+It is replayed against neighbours and entered in every possible way (`observe`, `run`, a resumed
+state). If its law is known, its noise is scored. A report lists the facts that no exercise of a
+learner reached.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.coupled_draws import Always, Anchored, Dartboard, Window
 from dpoco.random import Source
 
-# Rounds of one call of `run`: none, one, the rest of a batch, several batches.
+# Numbers of rounds of one call of `run`: none, one, the rest of a batch, several batches.
 _CALLS = (0, 1, 4, 5)
 _BLOCK = 16  # entries of two of the widest vector registers
 _SCORED = "noise scored by its law"
 
-# Rounds in which a record is odd, and what it is multiplied by.
+# Rounds with an odd record, and the factor on the record.
 _ODD = {2: np.nan, 5: 1e6, 7: np.inf}
 
 LARGE = Budget(8.0, 1e-3)
@@ -57,28 +58,28 @@ LARGE = Budget(8.0, 1e-3)
 
 @dataclass(frozen=True)
 class Exercise:
-    """A learner with one choice of options, to be attacked by replays.
+    """A learner with a choice of options, to be attacked by replays.
 
     Attributes
     ----------
     cls : type
         The learner.
     arguments, options : tuple, dict
-        Options of its constructor, without horizon, budget and source.
+        Options of its constructor, other than horizon, budget and source.
     changes : dict
-        Changes of the calibrated parameters that no option can make.
+        Changes of the calibrated parameters for which there is no option.
     budget : Budget
-        Budget, large enough for a short stream to show the distribution.
+        Large enough for a short stream to show the distribution.
     rounds : int
-        Length of the stream, and the horizon; records for a one-time fit.
+        Length of the stream, and horizon; the number of records for a one-time fit.
     scale : float
         Size of ordinary records.
     turns : bool
-        Whether records pull in the other direction in the second half.
+        Whether records point in the other direction in the second half.
     odd : bool
-        Whether some records are not finite or beyond their bound.
+        Whether some records are not finite or exceed their bound.
     trials : int
-        Number of runs that are scored. Few suffice if rounds and entries give many variates each.
+        Number of scored runs. Few are enough if rounds and entries give many variates each.
     """
 
     cls: type
@@ -115,14 +116,13 @@ class Exercise:
         )  # fmt: skip
 
     def stream(self, family: Family) -> Rounds:
-        """Return records that pull in one direction; the first two are opposite extremes.
+        """Return records that point in one direction; the first two are opposite extremes.
 
         Returns
         -------
         Rounds
-            All parts drawn from one seed, so that an exercise is the same in every
-            audit. Some records are
-            not finite or far too large, unless `odd` is False.
+            All parts are drawn from one seed, so that an exercise is the same in every audit. Some
+            records are not finite or far too large, unless `odd` is False.
         """
         tape, parts = Source.seeded(1), []
         for k, shape in enumerate(family.shapes().values()):
@@ -131,29 +131,30 @@ class Exercise:
             part = self.scale * (0.5 * _signs(shape) + spread)
             if self.turns:
                 part[self.rounds // 2 :] *= -1.0
-            if shape or k > 0:  # single queries stay near their threshold
+            if shape or k > 0:  # single queries must stay near their threshold
                 part[0], part[1] = _signs(shape), -np.ones(shape)
             for t, factor in _ODD.items():
                 if self.odd and k == 0 and t < self.rounds:
-                    part[t].flat[0] = 1.0  # infinity times zero would be no infinity
+                    part[t].flat[0] = 1.0  # infinity times zero would be NaN
                     part[t] *= factor
             parts.append(part)
         return Rounds(tuple(parts))
 
     def neighbours(self, family: Family, stream: Rounds) -> list[Record]:
-        """Return neighbouring streams, as `replay_audit` takes them.
+        """Return neighbouring streams in the form for `replay_audit`.
 
         Returns
         -------
         list of tuple
-            Round and record of each: opposite extremes, empty records, records far
-            beyond their bound, in
-            the first round, within batches and in the last round that anything follows.
+            Round and record of each: opposite extremes, empty records, records far beyond their
+            bound, in the first round, within batches and in the last round that is followed by
+            another one.
         """
-        # The record after it is followed by no decision, and may enter nothing.
+        # No decision follows the record after it, which may affect nothing.
         last = self.rounds - 2
         if family.moves_all_rounds:
-            # Queries about the same data: a record moves each of them by its sensitivity at most.
+            # Queries are about the same data, so a record moves each of them by at most its
+            # sensitivity.
             (rows,) = stream.parts
             pull = _signs(rows.shape[1:])
             moves: list[tuple[int, FloatArray | float]] = [
@@ -183,11 +184,11 @@ class Exercise:
 
 
 def _signs(shape: tuple[int, ...]) -> FloatArray:
-    """Return 1, -1, 1, ... in an array of this shape; 1 alone for a number."""
+    """Return 1, -1, 1, ... in an array of this shape; 1 for a number."""
     return np.where(np.arange(int(np.prod(shape))) % 2, -1.0, 1.0).reshape(shape)
 
 
-# Options that choose other code, and all that they can be, by names of `dpoco.learners`.
+# Options that select other code, with all their values, by names of `dpoco.learners`.
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "batch-share": {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
     "prefix-hedge": {"numerics": ("float", "lattice")},
@@ -211,18 +212,18 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
 def exercise_attack(
     exercises: tuple[Exercise, ...], seed: int, confidence: float
 ) -> ExerciseReport:
-    """Return what all exercises of one learner found, reached, and did not reach.
+    """Return what all exercises of a learner found, reached, and did not reach.
 
     Parameters
     ----------
     exercises : tuple of Exercise
-        Of one class.
+        Exercises of one class.
     seed : int
-        Of all tapes.
+        Seed of all tapes.
     confidence : float
-        Probability of finding nothing where there is nothing, over all of them together.
+        Probability, over all exercises together, of finding nothing if there is nothing.
     """
-    # A union bound over the exercises.
+    # Union bound over the exercises.
     error = (1.0 - confidence) / max(1, len(exercises))
     findings, facts, pairs, scored = list[str](), dict[str, bool](), 0, 0
     for exercise in exercises:
@@ -245,14 +246,14 @@ def exercise_attack(
 def _play_exercise(
     exercise: Exercise, seed: int, error: float
 ) -> tuple[list[str], dict[str, bool], int]:
-    """Return the findings of one exercise, what it could reach and did, and its neighbours.
+    """Return the findings of an exercise, the facts it could reach and did, and its neighbours.
 
     Parameters
     ----------
     exercise : Exercise
     seed : int
     error : float
-        Probability of a false finding of its statistical part, at most.
+        Largest probability of a false finding of its statistical part.
     """
     make = exercise.maker()
     learner = make_fresh(make, Source.seeded(seed))
@@ -263,14 +264,14 @@ def _play_exercise(
     findings, reached = list[str](), dict[str, bool]()
 
     def law() -> list[str]:
-        """Return what the law of the noise shows, if it is known and nothing was found yet."""
-        if findings:  # scorers take for granted what the two others look at
+        """Return findings about the law of the noise, if it is known and nothing was found yet."""
+        if findings:  # scorers assume what the two other parts check
             return []
         at, *record = neighbours[0]
         streams = rounds.stream, rounds.with_record(at, record).stream
         found = law_findings(make, *streams, exercise.trials, seed=seed, error=error)
         reached[_SCORED] = found is not None
-        # None means that the law is not known, an empty list that nothing was found.
+        # None means that the law is unknown; an empty list means that nothing was found.
         return found or []
 
     attacks: tuple[Callable[[], Iterable[str]], ...] = (
@@ -281,7 +282,7 @@ def _play_exercise(
     for attack in attacks:
         try:
             findings += (f"{own}: {text}" for text in attack())
-        except DpocoError as reason:  # of a stream that it must play, a state that it wrote
+        except DpocoError as reason:  # for a valid stream, or for a state that it wrote itself
             findings.append(f"{own}: {type(reason).__name__}: {reason}")
     return findings, reached, len(neighbours)
 
@@ -289,12 +290,12 @@ def _play_exercise(
 def _enter(
     make: Make, family: Family, rounds: Rounds, seed: int, reached: dict[str, bool]
 ) -> Iterator[str]:
-    """Play a stream by all ways in, side by side, and note what it reached.
+    """Play a stream in all ways side by side, and note what it reached.
 
     Yields
     ------
     str
-        Where a way in leaves another state, in bytes, than `observe` does round by round.
+        Ways that end in another state, in bytes, than `observe` round by round.
     """
     learner, runs = family.learner, make_fresh(make, Source.seeded(seed))
     ends = [min(end, len(rounds)) for end in itertools.accumulate(_CALLS)] + [len(rounds)]
@@ -304,7 +305,7 @@ def _enter(
             family.step(learner, rounds.record(t))
         if not hasattr(learner, "run"):
             continue
-        # The seed of the new learner plays no part: the restored state has the key.
+        # The seed of the new learner has no effect, because the restored state contains the key.
         resumed = make_fresh(make, Source.seeded(seed))
         resumed._engine.restore(before)
         for other, text in ((runs, "`run`"), (resumed, "`run` of a resumed state")):
@@ -315,10 +316,10 @@ def _enter(
 
 
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
-    """Return what can be reached with such a learner, and whether it was.
+    """Return the facts that such a learner can reach, and whether each was reached.
 
-    Facts that such a learner cannot reach are left out: a vector that is a number has no
-    dimension.
+    Facts that do not apply to the learner are left out: for example, a vector that is a number has
+    no dimension.
     """
     learner, options = family.learner, _read_options(family.learner)
     facts = {
@@ -345,7 +346,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
 
 
 def _read_options(learner: Learner) -> Options:
-    """Return the options that a learner was made with, where a plan settles them that plan's."""
+    """Return the options of a learner; those that a plan decides come from the plan."""
     plan = learner.plan
     if isinstance(plan, Plan):
         return {**learner._arguments, **learner._plan_arguments(plan)}
@@ -357,7 +358,7 @@ def _read_options(learner: Learner) -> Options:
 
 
 def _row(learner: str, *arguments: object, **options: Any) -> Exercise:
-    """Return an exercise of a listed learner; options of both are told apart by name."""
+    """Return an exercise of a listed learner; options of learner and exercise differ by name."""
     own = {name: options.pop(name) for name in list(options) if name in _OWN}
     return Exercise(learner_named(learner, _PLAYED).load(), arguments, options, **own)
 
@@ -372,7 +373,7 @@ _STATISTICS = {
     "n": statistics.Count(), "x": statistics.Mean(-0.5, 0.5), "y": statistics.Sum(-0.5, 1.0),
     "w": statistics.Quantiles((0.5,), (-0.5, 0.0, 0.5)),
 }  # fmt: skip
-# A dartboard's span is that of linear losses on a unit ball.
+# The span of a dartboard is that of linear losses on a unit ball.
 _COINS = {
     "scheduled": Always(), "density_ratio": Window(0.5, 0.3, 0.3), "dartboard": Dartboard(0.5, 2.0),
     "anchored": Anchored(0.5, 0.3),
@@ -381,7 +382,7 @@ _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector regis
 
 
 def _couplings(learner: str) -> tuple[Exercise, ...]:
-    """Return exercises of all couplings: on a line, to be scored, and in many dimensions."""
+    """Return exercises for all couplings: on a line, to be scored, and in many dimensions."""
     # Their laws are known on a line, for records within their bounds.
     return tuple(
         _row(learner, domain, _LINEAR, odd=odd, changes=_coins(learner, coupling))
@@ -391,7 +392,7 @@ def _couplings(learner: str) -> tuple[Exercise, ...]:
 
 
 def _coins(learner: str, coupling: str) -> Options:
-    """Return coins and a cap that a few rounds reach, which no calibration would choose."""
+    """Return coins, and a cap that a few rounds reach, which no calibration would choose."""
     changes: Options = {"keep": _COINS[coupling], "block": 2, "cap": 2}
     if learner == "comw":
         changes["draw"] = partial(replace, inverse_temperature=0.5, regularization=8.0)
@@ -400,7 +401,7 @@ def _coins(learner: str, coupling: str) -> Options:
 
 
 def _sums(name: str) -> tuple[Exercise, ...]:
-    """Return exercises of a learner on sums: grids, trees, batches, relations and people."""
+    """Return exercises for a learner on sums: grids, trees, batches, relations and people."""
     ball, wide = LpBall(_SMALL, 2.0), LpBall(_WIDE, 2.0)
     return (
         _row(name, ball, _SQUARED, batch=2, numerics="float"),
@@ -420,7 +421,7 @@ _LISTED = (
     _row("epoch-selector", 4, selection="laplace", budget=_PURE),
     _row("window-selector", 5, budget=_PURE, window=3),
     _row("window-selector", _WIDE, selection="gumbel", window=4),
-    # Without an allowance for the selection's noise there are alarms, on either stream.
+    # Without an allowance for the selection's noise, alarms occur on either stream.
     *(_row("shift-detector", n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
           windows=windows, changes={"log_selection": None})
       for n, windows in ((3, "tangent"), (_WIDE, "dyadic"))),
