@@ -61,7 +61,7 @@ class Coupled(Family):
 
     A bit after each block decides whether the point is kept. Its probability is a product of
     factors, one per round, each a function of the point and the loss. A record may change the
-    factor of its own round by the declared span, and later factors by what
+    factor of its round by the declared span, and later factors by what
     ``docs/privacy/couplings.md`` allows for the coupling.
     """
 

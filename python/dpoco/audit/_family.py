@@ -1,8 +1,9 @@
-"""How learners are played and watched: records, rounds, and what a kind of mechanism must not do.
+"""How learners are played and observed: records, rounds, and rules for a kind of mechanism.
 
-`Playing` knows which calls make a round. A `Family` plays a learner round by round while it writes
-a `Play`, and says how far two plays are apart. `dpoco.audit._kinds` finds the family of a learner
-by the description of its guarantee: a new learner on a known kind of mechanism needs none.
+`Playing` knows which calls make a round. A `Family` plays a learner round by round, records a
+`Play`, and computes how far two plays are apart. `dpoco.audit._kinds` finds the family of a learner
+by the description of its guarantee. So a new learner with a known kind of mechanism needs no family
+of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dpoco.losses import CustomLoss, QuadraticLoss
 from dpoco.random import Source
 
 Record = tuple[Any, ...]  # arrays and numbers, or one loss object
-Stream = Any  # as callers give it: an array, a tuple of arrays, a list of loss objects
+Stream = Any  # as given by callers: an array, a tuple of arrays, a list of loss objects
 Options = dict[str, Any]  # arguments, or other values, by name
 LearnerPlan = Plan[Any, Any, Any]
 Decision = Any  # an index, a point, or the answer of a mechanism
@@ -36,26 +37,26 @@ Change = tuple[str, float, float]  # name of a quantity, measured, declared
 
 
 class Learner(Protocol):
-    """The members of a learner or mechanism that audits read; its kind has some of them.
+    """Members of a learner or mechanism that audits read; each kind has some of them.
 
-    Members that only one kind has are not listed: they are looked up by name.
+    Members of a single kind are not listed here; audits look them up by name.
 
     Attributes
     ----------
     guarantee : Guarantee
-        The claim that is attacked; its description tells the kind of mechanism.
+        The attacked claim. Its description decides the kind of mechanism.
     horizon, round : int
-        Rounds that the guarantee covers, and rounds that are over.
+        Number of rounds that the guarantee covers, and number of finished rounds.
     experts, arms, dimension : int
-        Sizes of what it plays: experts, arms of a bandit, coordinates of a context.
+        Numbers of experts, of arms of a bandit, and of coordinates of a context.
     alarms : sequence of int
         Rounds after which a detector raised an alarm.
     points : ndarray of float64, shape (N, d)
-        Points of a net, of a learner of Lipschitz losses.
+        Points of the net of a learner for Lipschitz losses.
     weights : ndarray of float64, shape (N,)
-        Law of the next decision, of experts or points.
+        Law of the next decision over experts or points.
     coefficients : ndarray of float64, shape (K, d)
-        Estimates of a bandit, an arm a row.
+        Estimates of a bandit, one row per arm.
     """
 
     guarantee: Guarantee
@@ -75,24 +76,24 @@ class Learner(Protocol):
     def decide(self, *context: FloatArray) -> Decision:
         """Return the decision of the round.
 
-        Bandits take the context of the round, shape (d,); all others take nothing.
+        Bandits take the context of the round, shape (d,); other learners take no argument.
         """
 
     def observe(self, *record: object) -> None:
         """End the round.
 
-        Takes the parts of the record: features and label, a gradient, losses, or one reward.
+        It takes the parts of the record: features and label, a gradient, losses, or one reward.
         """
 
     def __getattr__(self, name: str) -> Any:
-        """Return what only some kinds have."""
+        """Return a member that only some kinds have."""
 
 
 Make = Callable[[Source], Learner]  # a new, unstarted learner on a source
 
-# Methods of those that answer to a record, by what they play.
+# Method that answers a record, by the kind of rounds.
 VERBS = {"sums": "push", "scores": "select", "queries": "test"}
-# The compiled loop that plays them again and again, by what it writes down.
+# Compiled loops that play many learners, by the kind of output.
 _LOOPS = {
     "records": "vectors", "sums": "vectors", "intervals": "vectors", "experts": "experts",
     "surface": "experts", "arms": "bandit", "scores": "selections", "queries": "tests",
@@ -104,17 +105,17 @@ _LOOPS = {
 
 @dataclass(frozen=True)
 class Rounds:
-    """A stream: arrays (or lists of loss objects) with one entry a round.
+    """A stream: arrays (or lists of loss objects) with one entry per round.
 
     Attributes
     ----------
     parts : tuple of ndarray or list
-        Each of length T: features and labels, for example; entry t of all parts is one record.
+        Each of length T, for example features and labels. Entry t of all parts is one record.
 
     Raises
     ------
     ValueError
-        If the parts differ in length.
+        If the parts have different lengths.
     """
 
     parts: Record
@@ -134,7 +135,7 @@ class Rounds:
     def with_record(self, t: int, record: Sequence[object]) -> Rounds:
         """Return the neighbouring stream with another record in round t.
 
-        The original stays as it is: parts are copied, O(T d).
+        The original is unchanged, because the parts are copied: O(T d).
         """
         parts = tuple(part.copy() for part in self.parts)
         for part, entry in zip(parts, record, strict=True):
@@ -143,19 +144,19 @@ class Rounds:
 
     @property
     def stream(self) -> Stream:
-        """The stream as callers of an audit give it."""
+        """The stream in the form that callers of an audit use."""
         return self.parts if len(self.parts) > 1 else self.parts[0]
 
 
 def split_parts(stream: Stream) -> Record:
-    """Return the parts of a stream: a tuple's, without those that are None, or itself.
+    """Return the parts of a stream: those of a tuple that are not None, or the stream itself.
 
     Raises
     ------
     ValueError, TypeError
-        For a tuple without parts, and for mappings, whose parts have no order.
+        For a tuple without parts, and for mappings, whose parts are not ordered.
     """
-    # Parts are told apart by place: a mapping in another order would be another stream.
+    # Parts are identified by position, so a mapping in another order would be another stream.
     if isinstance(stream, Mapping):
         raise TypeError("stream must be an array or a tuple of arrays")
     if not isinstance(stream, tuple):
@@ -167,30 +168,30 @@ def split_parts(stream: Stream) -> Record:
 
 
 def same(ours: Record, theirs: Record) -> bool:
-    """Whether two records are equal, in every bit or as objects.
+    """Return whether two records are equal, in every bit or as objects.
 
-    NaN equals NaN here: a record with the same gap in the same place is no neighbour.
+    NaN equals NaN here: a record with the same gap in the same place is not a neighbour.
     """
     return all(
-        # Loss objects need not be comparable. `equal_nan` raises `TypeError` for what is no number.
+        # Loss objects need not be comparable. `equal_nan` raises `TypeError` for non-numbers.
         a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
         for a, b in zip(ours, theirs, strict=True)
     )
 
 
 def finite(values: FloatArray) -> FloatArray:
-    """Return numbers with zeros for those that are not finite.
+    """Return an array with zeros in place of numbers that are not finite.
 
-    As mechanisms read what callers hand them.
+    Mechanisms treat input from callers in the same way.
     """
     return np.where(np.isfinite(values), values, 0.0)
 
 
 # ---- records of monitors: a matrix for each interval ---------------------------------------------
 
-# It has a row for each record that may come from one person: 1 if there is a record, else 0; the
-# columns that statistics read; and those to group by, as codes of their public values. NaN is a
-# missing value; any other code that is none stands for all others.
+# The matrix has a row for each record that may come from one person. Its columns are: 1 if there is
+# a record, otherwise 0; the columns that statistics read; and the columns for grouping, as codes of
+# their public values. NaN is a missing value, and any unknown code stands for all other values.
 
 
 def present(rows: FloatArray) -> FloatArray:
@@ -199,16 +200,16 @@ def present(rows: FloatArray) -> FloatArray:
     Parameters
     ----------
     rows : ndarray, shape (r, 1 + columns + groups)
-        The record of an interval, see above.
+        Record of an interval, see above.
     """
     found = np.asarray(rows, dtype=np.float64)
     return found[(found[:, 0] > 0.0) & np.isfinite(found[:, 0])]
 
 
 def count_interval(monitor: Learner, rows: FloatArray) -> FloatArray:
-    """Count the records of an interval, end it, and return the sum that is released.
+    """Count the records of an interval, end the interval, and return the released sum.
 
-    The sum is that of all intervals so far, with its noise, shape (cells,).
+    It is the noisy sum over all intervals so far, with shape (cells,).
     """
     _count(monitor, rows)
     monitor.release()
@@ -217,9 +218,9 @@ def count_interval(monitor: Learner, rows: FloatArray) -> FloatArray:
 
 
 def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:
-    """Return what a monitor pushes of each interval, without ending any; shape (n, cells).
+    """Return what a monitor pushes for each interval, without ending intervals; (n, cells).
 
-    For the compiled loop of black-box audits, which plays the monitor's sum alone.
+    This is for the compiled loop of black-box audits, which plays the monitor's sum alone.
     """
     totals = np.empty((len(intervals), monitor._mechanism.summand.size))
     for t, rows in enumerate(intervals):
@@ -232,7 +233,7 @@ def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:
 def renew(first: Learner, source: Source) -> Learner:
     """Return an unstarted learner or monitor with plan and guarantee of another, on this source.
 
-    It saves the search for a plan and the accounting, which would be repeated in every run.
+    This avoids repeating the search for a plan and the accounting in every run.
     """
     new: Learner = first._sibling(source._claim())
     new._is_seeded = source.is_seeded
@@ -240,7 +241,7 @@ def renew(first: Learner, source: Source) -> Learner:
 
 
 def _count(monitor: Learner, rows: FloatArray) -> None:
-    """Add the records of an interval to a monitor, as mappings of the names that it reads."""
+    """Add the records of an interval to a monitor, as mappings with the names that it reads."""
     layout = monitor._layout
     names = [(column.name, column.values) for column in layout.columns] + list(layout.by)
     for row in present(rows):
@@ -251,7 +252,7 @@ def _count(monitor: Learner, rows: FloatArray) -> None:
 
 
 def _value(values: Record, code: float) -> object:
-    """Return the public value of a code; None for NaN, and something else for any other."""
+    """Return the public value of a code; None for NaN, and another value for unknown codes."""
     if math.isnan(code):
         return None
     return values[int(code)] if code in range(len(values)) else "none of the public values"
@@ -261,9 +262,9 @@ def _value(values: Record, code: float) -> object:
 
 
 def find_plays(learner: Learner) -> str:
-    """Return what a learner plays, as in `dpoco.learners`; of a foreign one its methods tell.
+    """Return what a learner plays, as in `dpoco.learners`; for foreign classes, by its methods.
 
-    "records" if no method tells anything else.
+    "records" if no method decides otherwise.
     """
     listed = learners.plays(learner)
     if listed:
@@ -274,17 +275,18 @@ def find_plays(learner: Learner) -> str:
 
 
 class Playing:
-    """How a learner is played, by what it learns from; a base of what watches it meanwhile.
+    """The way to play a learner, by its kind of rounds; a base class for observers.
 
     Attributes
     ----------
     plays : str
-        What it learns from or answers, as in `dpoco.learners`.
+        Its kind of rounds, as in `dpoco.learners`.
     first_affected : int
-        Rounds after the changed one whose publication may differ first: 1 if a round's decision is
-        made before its record is seen, 0 if the record is an argument of the decision.
+        Number of rounds after the changed one until publications may differ: 1 if a round's
+        decision is made before its record is seen, and 0 if the record is an argument of the
+        decision.
     loop : str or None
-        The compiled loop for such learners; all but "vectors" are of integers.
+        The compiled loop for such learners. All except "vectors" give integers.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -295,11 +297,11 @@ class Playing:
 
     @property
     def marks(self) -> bool:
-        """Whether the loop also marks the rounds that drew afresh."""
+        """Whether the loop also marks the rounds with fresh draws."""
         return self.loop == "vectors" and hasattr(self.learner, "switches")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
+        """Return names and shapes of the parts of a record; ``TypeError`` if there are none."""
         learner: Learner = self.learner
         if self.plays in ("experts", "surface"):
             return {"losses": (len(getattr(learner, "points", ())) or learner.experts,)}
@@ -324,7 +326,7 @@ class Playing:
         return {"features": (d,), "labels": ()} if learner.loss.glm else {"gradients": (d,)}
 
     def rounds(self, stream: Stream) -> Rounds:
-        """Return the stream, checked; raise ``ValueError`` or ``TypeError`` naming what is bad."""
+        """Return the stream, checked; ``ValueError`` or ``TypeError`` name an invalid part."""
         parts, shapes = split_parts(stream), self.shapes()
         if len(parts) != len(shapes):
             names = " and ".join(shapes)
@@ -335,14 +337,14 @@ class Playing:
         return Rounds(tuple(float_array(name, part, (None, *shape)) for name, part, shape in pairs))
 
     def decide(self, learner: Learner, record: Record) -> Decision:
-        """Return the decision of a round with that record; None of what answers to records.
+        """Return the decision of a round with this record; None if the mechanism answers records.
 
         Parameters
         ----------
         learner : Learner
             In any round before its horizon.
         record : tuple
-            Only a bandit sees a part of it, the context; for all others it may be empty.
+            Only a bandit uses a part of it, the context. For all others it may be empty.
         """
         if self.plays in VERBS or self.plays in ("intervals", "ranges"):
             return None
@@ -350,8 +352,8 @@ class Playing:
             return int(learner.decide(record[0]))
         decision = learner.decide()
         if self.plays == "surface":
-            # A decision is a row of `points`, bit for bit. Any other would tell something that its
-            # number does not, and the audit would be blind to it.
+            # A decision is a row of `points`, bit for bit. Otherwise it would contain more
+            # information than the row's number, which the audit uses.
             found = np.flatnonzero(np.all(learner.points == decision, axis=1))
             if not len(found):
                 raise ValueError("a decision is none of the learner's points")
@@ -359,11 +361,12 @@ class Playing:
         return int(decision) if isinstance(decision, np.integer) else decision
 
     def observe(self, learner: Learner, decision: Decision, record: Record) -> Decision:
-        """Hand over the record, and return the answer, if there is one.
+        """Pass the record to the learner, and return its answer, if there is one.
 
-        The answer of a threshold test is 1 for an alarm, 0 for silence, -1 after the last alarm.
+        The answer of a threshold test is 1 for an alarm, 0 for silence, and -1 after the last
+        alarm.
         """
-        # After its last alarm a threshold test takes no query.
+        # After its last alarm, a threshold test accepts no query.
         if self.plays == "queries" and not getattr(learner, "alarms_left", 1):
             return -1
         if self.plays in VERBS:
@@ -375,7 +378,7 @@ class Playing:
         return None
 
     def step(self, learner: Learner, record: Record) -> Decision:
-        """Play one round, and return its decision or answer in numbers."""
+        """Play one round, and return its decision or answer as numbers."""
         decision = self.decide(learner, record)
         answer = self.observe(learner, decision, record)
         return answer if decision is None else decision
@@ -386,23 +389,23 @@ class Playing:
 
 @dataclass
 class Play:
-    """One run on the tape.
+    """One run on the random tape.
 
     Attributes
     ----------
     published : list
-        What each round published, comparable with ``==``; the decision of a round is made before
+        Publications of each round, comparable with ``==``. The decision of a round is made before
         its record is seen.
     variates : list of tuple of int
-        Variates drawn of every kind: before the first round, then after each.
+        Numbers of variates drawn, by kind: before the first round, and after each round.
     due : list of int
-        How many variates each round had to draw at least: a round that drew fewer used noise again.
+        Least number of variates for each round. A round with fewer draws reused noise.
     notes : dict
-        What the family needs to compare two plays, round by round.
+        Data of each round that the family needs to compare two plays.
     memory : dict
-        What the family keeps from round to round while it plays.
+        Data that the family keeps between rounds.
     findings : list of str
-        Violations that this run shows by itself.
+        Violations that this run shows on its own.
     """
 
     published: list[Any] = field(default_factory=list)
@@ -419,38 +422,39 @@ class Play:
 
 
 class Family(Playing, ABC):
-    """Methods by which the audits watch a kind of mechanism in a learner.
+    """Methods with which audits observe one kind of mechanism in a learner.
 
     Attributes
     ----------
     needs : tuple of str
         Methods of the learner's engine that the audit calls.
     shows : str
-        Attribute of a learner that follows from releases, and may be published; "" for none.
+        Attribute of a learner that follows from releases and may be published; "" for none.
     schedule : {"fixed", "published"}
-        Whether the number of variates is a function of the round alone, or of what was published.
+        Whether the number of variates depends on the round alone or also on publications.
     moves_all_rounds : bool
-        Whether neighbours may differ in all rounds: one record, many queries.
+        Whether neighbours may differ in all rounds: one record affects many queries.
     joint : bool
-        Whether privacy is joint: only the own user sees what a round publishes.
+        Whether privacy is joint: only the round's own user sees its publication.
     joins_rounds : bool
-        Whether a replay compares all rounds of a person at once: see `person_changes`. Elsewhere
-        these rounds are a group, and what each of them moves is compared.
+        Whether a replay compares all rounds of a person at once; see `person_changes`. Otherwise
+        these rounds are treated as a group, and the movement by each round is compared.
     person_rounds : tuple of int
         Rounds in which two streams differ.
     other : Rounds or None
-        The neighbouring stream, where what its records would do is noted in the play of a stream.
+        The neighbouring stream, if the play of a stream must also note the effect of the
+        neighbour's records.
     relation : str
-        Which streams are neighbours: "replace" or "zero_out".
+        Neighbouring streams: "replace" or "zero_out".
     person : (int, int)
-        How many rounds the claim protects at once, and how far apart at least.
+        Number of rounds that the claim protects together, and their least distance.
 
     Notes
     -----
-    A replay plays the stream twice and every neighbour once on the same random tape, and hands
+    A replay plays the stream twice and every neighbour once on the same random tape. It passes
     pairs of plays to `changes`, or to `person_changes` for all rounds of a person. Everything that
-    these yield is an inequality of the proof in ``docs/privacy``: one that fails on a single
-    tape refutes it.
+    these yield is an inequality of the proof in ``docs/privacy``. If one fails on a single tape,
+    the proof does not hold.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("variates_drawn",)
@@ -469,24 +473,24 @@ class Family(Playing, ABC):
 
     @property
     def mechanism(self) -> Any:
-        """The description that the engine was built from; the guarantee's where none is held."""
+        """The description of the engine; the guarantee's, if the learner does not hold one."""
         own = getattr(self.learner, "_mechanism", None)
         return self.learner.guarantee.description if own is None else own
 
     @property
     def tuning(self) -> Any:
-        """The parameters of post-processing."""
+        """Parameters of post-processing."""
         return self.learner.plan.tuning
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far one record may move what the noise hides, in the norm of the noise."""
+        """Bound on a record's change of the values that noise hides, in the noise's norm."""
         raise NotImplementedError
 
     # ---- streams ---------------------------------------------------------------------------------
 
     def record(self, rounds: Rounds, replacement: Sequence[object]) -> Record:
-        """Return a replacement's record with the shapes of the stream's."""
+        """Return a replacement's record with the shapes of the stream's records."""
         count = len(rounds.parts)
         if len(replacement) != count:
             raise ValueError(f"a replacement must be (round, {count} parts of a record)")
@@ -498,25 +502,25 @@ class Family(Playing, ABC):
         )
 
     def replaces(self, old: Record, new: Record) -> bool:
-        """Whether a record changes a round, as neighbours may."""
+        """Return whether a record changes a round, as neighbours may."""
         free = self.relation != "zero_out" or self.is_empty(old) or self.is_empty(new)
         return free and not same(old, new)
 
     def check_records(self, old: Record, new: Record) -> None:
-        """Raise ``ValueError`` unless one record may stand for the other."""
+        """Raise ``ValueError`` unless one record may replace the other."""
         if self.relation == "zero_out" and not (self.is_empty(old) or self.is_empty(new)):
             raise ValueError(
                 "no neighbours under relation 'zero_out': one of the two records must be empty"
             )
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
-        """Raise ``ValueError`` unless all that differs comes from one record."""
+        """Raise ``ValueError`` unless one record explains all differences."""
         return
 
     def is_empty(self, record: Record) -> bool:
-        """Whether a record counts as no data: all zero, or not finite.
+        """Return whether a record counts as no data: all zero, or not finite.
 
-        Under relation "zero_out" one of two neighbouring records is such a record.
+        For the relation "zero_out", one of two neighbouring records is such a record.
         """
         return not np.any(record[0]) or not all(np.all(np.isfinite(part)) for part in record)
 
@@ -527,22 +531,22 @@ class Family(Playing, ABC):
         return decision.tobytes() if isinstance(decision, np.ndarray) else decision
 
     def count_variates(self, learner: Learner) -> tuple[int, ...]:
-        """Return how many variates of each kind a learner has drawn."""
+        """Return the number of variates that a learner has drawn, by kind."""
         return tuple(learner._engine.variates_drawn())
 
     def facts(self) -> dict[str, bool]:
-        """Return what only this family can reach, and whether the learner has reached it.
+        """Return the facts that only this family can reach, and whether the learner reached them.
 
-        Reports list what no exercise reached, so that a branch that was never played is not
-        passed over.
+        Reports list the facts that no exercise reached, so that branches that were never played are
+        visible.
         """
         return {}
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
         """Play a fresh learner on the stream, round by round.
 
-        Calls `start`, then in each round `publication`, `before` and `after`, and
-        `finish` in the end: families override these, and seldom the loop.
+        It calls `start`, then `publication`, `before` and `after` in each round, and `finish` at
+        the end. Families override these, and seldom the loop itself.
         """
         play = Play(variates=[self.count_variates(learner)])
         self.start(learner, play)
@@ -558,7 +562,7 @@ class Family(Playing, ABC):
         return play
 
     def transcript(self, learner: Learner, rounds: Rounds) -> tuple[Any, ...]:
-        """Return what a run publishes or answers, round by round and in the end; notes nothing."""
+        """Return what a run publishes or answers, in each round and at the end, without notes."""
         play = Play()
         for t in range(len(rounds)):
             record = rounds.record(t)
@@ -570,42 +574,42 @@ class Family(Playing, ABC):
         return tuple(play.published)
 
     def start(self, learner: Learner, play: Play) -> None:
-        """Note what is known before the first round.
+        """Note the values before the first round.
 
-        For example the sum before any record.
+        For example, the sum before any record.
         """
         return
 
     def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
-        """Note what a learner would do with a record that it is about to observe.
+        """Note the effect of a record that the learner is about to observe.
 
-        Engines compute such values as functions without state, for example the leaf of a sum.
+        Engines compute such values by functions without state, for example the leaf of a sum.
         """
         return
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note what a learner holds after round t; return how many variates it had to draw.
+        """Note a learner's values after round t, and return the number of variates due.
 
         Parameters
         ----------
         learner : Learner
-            After the round.
+            The learner after the round.
         t : int
             Round, counted from 0.
         answer : object
-            What a mechanism answered to the record; None of learners that decide.
+            Answer of a mechanism to the record; None for learners that decide.
         play : Play
-            Where to write.
+            The play to write to.
 
         Returns
         -------
         int
-            Fewer draws than this mean that a release used noise again. 0 where nothing is due.
+            Fewer draws mean that a release reused noise. 0 if no draw is due.
         """
         return 0
 
     def finish(self, learner: Learner, play: Play) -> None:
-        """Note the decision after the last round, if there is one more."""
+        """Note the decision after the last round, if there is one."""
         if self.plays in ("records", "experts", "surface") and learner.round < learner.horizon:
             play.published.append(self.publication(learner, self.decide(learner, ())))
 
@@ -613,36 +617,36 @@ class Family(Playing, ABC):
 
     @abstractmethod
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield what a record replaced in round `at` moved, and by how much it may at most.
+        """Yield movements caused by replacing the record of round `at`, with their bounds.
 
         Parameters
         ----------
         base, other : Play
-            Of the stream and of its neighbour, on one tape.
+            Plays of the stream and of its neighbour on one tape.
         at : int
-            The round whose record was replaced.
+            The round with the replaced record.
 
         Yields
         ------
         tuple of (str, float, float)
-            Name of a quantity, how far it moved, and the declared bound, in the same unit.
+            Name of a quantity, its movement, and the declared bound, in the same unit.
         """
 
     def person_changes(self, other: Play) -> Iterator[Change]:
-        """Yield what all rounds of a person moved, and by how much they may at most.
+        """Yield movements caused by all rounds of a person, with their bounds.
 
-        Only families with `joins_rounds` have it; `other` notes what the old records would have
-        added.
+        Only families with `joins_rounds` have this method. `other` notes what the old records would
+        have added.
         """
         raise NotImplementedError
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield further violations that only the pair shows."""
+        """Yield other violations that only the pair of plays shows."""
         yield from ()
 
 
 class Unmoved(Family):
-    """Releases that depend on no record: all of them are the same on all streams."""
+    """Releases that depend on no record, and are equal on all streams."""
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         yield from ()
@@ -653,9 +657,9 @@ class Unmoved(Family):
 
 
 def ratio(moved: float, scale: float) -> float:
-    """Return a movement in units of the noise; infinite where there is none.
+    """Return a movement in units of the noise; infinite without noise.
 
-    0 for a movement of 0, whatever the noise.
+    A movement of 0 gives 0 for any noise.
     """
     if moved == 0.0:
         return 0.0
@@ -663,9 +667,9 @@ def ratio(moved: float, scale: float) -> float:
 
 
 def admit(learner: Learner, rows: FloatArray) -> FloatArray:
-    """Return losses of experts as a learner uses them, in [0, 1].
+    """Return losses of experts as used by a learner, in [0, 1].
 
-    Losses that are not finite count as the least, 0.
+    Losses that are not finite count as the smallest loss, 0.
     """
     low, high = learner._loss_range
     inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
@@ -673,20 +677,20 @@ def admit(learner: Learner, rows: FloatArray) -> FloatArray:
 
 
 def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tuple[int, ...]:
-    """Return the rounds in which two streams differ, or raise ``ValueError`` saying what is wrong.
+    """Return the rounds in which two streams differ, or raise ``ValueError`` with a reason.
 
-    Of a learner that no family knows only the number of these rounds is checked.
+    If no family knows the learner, only the number of these rounds is checked.
 
     Returns
     -------
     tuple of int
-        Rounds, counted from 0, increasing: one; several for a person, or where queries may
-        all move.
+        Rounds, counted from 0, in increasing order: one; or several, for a person or if all queries
+        may move.
     """
     if len(ours.parts) != len(theirs.parts) or len(ours) != len(theirs):
         raise ValueError("no neighbours: the streams have different numbers of rounds or parts")
     differ = tuple(t for t in range(len(ours)) if not same(ours.record(t), theirs.record(t)))
-    # An audit of equal streams would find nothing, and look as if it might have.
+    # An audit of equal streams could find nothing, although its report would look normal.
     if not differ:
         raise ValueError("no neighbours: the streams are equal, so nothing could be found")
     if len(differ) > 1 and not (family is not None and family.moves_all_rounds):
@@ -703,7 +707,7 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
             )
     if family is not None:
         for t in differ:
-            # Streams that are no neighbours would refute a true claim.
+            # Streams that are not neighbours would refute a true claim.
             family.check_records(ours.record(t), theirs.record(t))
         family.check_streams(ours, theirs)
     return differ
@@ -713,21 +717,21 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
 
 
 def make_fresh(make: Make, source: Source, before: Learner | None = None) -> Learner:
-    """Return a new learner on a source, or raise naming what it is not.
+    """Return a new learner on a source, or raise with a reason.
 
     Parameters
     ----------
     make : callable
-        The maker that an audit was given.
+        The maker that was passed to an audit.
     source : Source
-        Seeded, as audits must be able to repeat what they found.
+        Must be seeded, because audits must be able to repeat their findings.
     before : Learner, optional
         The learner that the maker returned first.
 
     Raises
     ------
     ValueError, TypeError
-        For a learner that has played, that was returned before, or that ignores the source.
+        For a learner that has played, was returned before, or ignores the source.
     """
     learner = make(source)
     # A learner that is returned twice would be played twice with the same noise.
@@ -735,10 +739,10 @@ def make_fresh(make: Make, source: Source, before: Learner | None = None) -> Lea
         raise TypeError("make_learner must return a new learner of one class at every call")
     if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
         raise ValueError("make_learner must return learners that have not played yet")
-    # A learner on entropy would repeat nothing, and no finding could be reproduced.
+    # A learner on entropy could not be repeated, so its findings could not be reproduced.
     if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
         raise ValueError("make_learner must give the learner the source it is called with")
-    # Streams of audits keep to a rule of participation: all records pass.
+    # Streams of audits obey the rule of participation, so the limiter lets all records pass.
     if getattr(learner, "_limiter", None) is not None:
         learner._limiter = None
     if getattr(learner, "_part", None) is not None:
@@ -747,7 +751,7 @@ def make_fresh(make: Make, source: Source, before: Learner | None = None) -> Lea
 
 
 def length_name(cls: type) -> str:
-    """Return how a class calls the number of its rounds."""
+    """Return the name of a class's argument for the number of rounds."""
     known = ("records", "releases") if hasattr(cls, "fit") else ("releases",)
     return next((name for name in known if name in signature(cls).parameters), "horizon")
 
@@ -760,27 +764,27 @@ def calibrate_once(
     plan: LearnerPlan | None = None,
     **options: object,
 ) -> Make:
-    """Return ``Source -> learner`` of one class, calibrated and accounted for once.
+    """Return ``Source -> learner`` of one class, with a single calibration and certification.
 
-    All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
-    thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
-    the place of calibration; a published one may spend more than the budget. A class that takes
-    no plan is made whole every time, but for monitors, whose plan is found again. A class that is
-    not the library's is constructed every time, with the plan: only its constructor knows what it
-    keeps.
+    All learners share parameters and guarantee, so a new one only costs its engine; audits make
+    thousands. `changes` are made to the calibrated parameters, and the guarantee is computed for
+    the changed ones. `plan` replaces calibration; a published plan may exceed the budget. A class
+    that takes no plan is constructed completely every time, except for monitors, whose plan is
+    found again. A foreign class is constructed every time, with the plan, because only its
+    constructor knows its attributes.
 
     Parameters
     ----------
     cls : type
         Class of the library, or one derived from it.
     *arguments, **options
-        Of its constructor.
+        Arguments of its constructor.
     budget : Budget
-        What it is calibrated for.
+        Budget for calibration.
     changes : dict, optional
-        Values by name, or functions of the old value, for fields of tuning and mechanism.
+        New values by name, or functions of the old value, for fields of tuning and mechanism.
     plan : Plan, optional
-        As `dpoco.published` computes it.
+        Plan from `dpoco.published`.
     """
     if "plan" not in signature(cls).parameters:
         whole = partial(cls, *arguments, budget=budget, **options)
@@ -793,8 +797,8 @@ def calibrate_once(
         try:
             first = cls(*arguments, budget=budget, **planned, **options)
         except BudgetExceeded:
-            # Some papers' plans spend more than their budget (docs/errata.md); what they claim is
-            # audited all the same.
+            # Some published plans exceed their budget (docs/errata.md). Their claims are audited
+            # nevertheless.
             if plan is None:
                 raise
             first = cls(*arguments, budget=None, **planned, **options)
@@ -805,15 +809,15 @@ def calibrate_once(
         return partial(renew, first)
 
     def promise(*_: object, **__: object) -> Guarantee:
-        """Return the one guarantee, in place of accounting for it again."""
+        """Return the shared guarantee instead of computing it again."""
         guarantee: Guarantee = first.guarantee
         return guarantee
 
-    # The class has the same name, so that messages and cases speak of the user's own.
+    # The subclass has the same name, so that messages and cases name the user's class.
     shared = type(cls.__name__, (cls,), {"_certify": promise, "__doc__": cls.__doc__})
 
     def make(source: Source) -> Learner:
-        """Return a new learner with the one plan, on this source."""
+        """Return a new learner with the shared plan, on this source."""
         with quiet():
             learner: Learner = shared(
                 *arguments, budget=None, plan=first.plan, source=source, **options
@@ -824,7 +828,7 @@ def calibrate_once(
 
 
 def _change(plan: LearnerPlan, changes: Options) -> LearnerPlan:
-    """Return a plan with other fields in its tuning or mechanism, or functions of those."""
+    """Return the plan with changed fields in tuning or mechanism, given as values or functions."""
     parts = {}
     for name in ("tuning", "mechanism"):
         part = getattr(plan, name)
@@ -837,9 +841,9 @@ def _change(plan: LearnerPlan, changes: Options) -> LearnerPlan:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Say nothing about utility: learners are played to tell as much as they may, not to learn.
+    """Suppress warnings about utility: audited learners should reveal as much as possible.
 
-    Only warnings for users are hidden; NumPy's, which would be faults, are not.
+    Only the library's warnings for users are hidden; NumPy's warnings would be bugs.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

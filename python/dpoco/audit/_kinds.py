@@ -1,8 +1,8 @@
-"""Who audits which kind of mechanism, in learners of what they learn from.
+"""Which classes audit which kind of mechanism, by the kind of the learner's rounds.
 
-The kind is that of the description of the learner's guarantee, so that a new learner on a known
-kind is audited as it is, and a learner derived from another as what it claims to be. So is one that
-holds public mechanisms and computes everything else from their answers: see `Held`.
+The kind is that of the description of the learner's guarantee. So a new learner with a known kind
+is audited without changes, and a derived learner is audited by its claim. This includes learners
+that hold public mechanisms and compute everything else from their answers: see `Held`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
 # ---- mechanisms that a learner holds -------------------------------------------------------------
 
-# Two plays are compared at equal answers, as proofs by composition have it: on the changed stream
-# every mechanism answers what it answered on the unchanged one, and what enters it is compared.
+# Two plays are compared at equal answers, as in proofs by composition. On the changed stream every
+# mechanism repeats its answers on the unchanged stream, and its inputs are compared.
 
 _HELD = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold)
 
@@ -50,35 +50,35 @@ _HELD = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold
 def find_mechanisms(learner: Learner) -> Options:
     """Return the public mechanisms among a learner's attributes, by name.
 
-    Others that it holds in lists or inside of other objects are not found: the learner is then
-    refused, because its description is not that of what was found.
+    Mechanisms in lists or inside of other objects are not found. The learner is then refused,
+    because its description does not match the mechanisms found.
     """
     own = getattr(learner, "__dict__", {})
     return {name: each for name, each in own.items() if isinstance(each, _HELD)}
 
 
 def describes(mechanism: Mechanism, parts: Options) -> bool:
-    """Whether a description is that of these mechanisms together.
+    """Return whether a description is the composition of these mechanisms.
 
-    Parts that are composed in another way than "together" are not compared here.
+    Only the composition "together" is compared here.
     """
     found = [each.guarantee.description for each in parts.values()]
     if isinstance(mechanism, Parts) and mechanism.how == "together":
         stated = list(mechanism.parts)
-        # In any order: composition does not depend on it.
+        # In any order, because composition does not depend on the order.
         return len(found) == len(stated) and all(each in stated for each in found)
     return found == [mechanism]
 
 
 class _Recorder:
-    """Stands for a mechanism: notes what enters it, and may answer what was answered before.
+    """Replaces a mechanism: it records the inputs, and may repeat earlier answers.
 
     Parameters
     ----------
     mechanism : ContinualSum, NoisyMax or AboveThreshold
-        Which is asked all the same, so that it draws.
+        The mechanism. It is always asked, so that it draws its noise.
     script : list or None
-        Answers of the unchanged stream's play; None: that play itself.
+        Answers in the play of the unchanged stream; None during that play.
     """
 
     def __init__(self, mechanism: Learner, script: list[Decision] | None) -> None:
@@ -95,9 +95,9 @@ class _Recorder:
         return self._answer if name == self._verb else getattr(self._mechanism, name)
 
     def _answer(self, value: FloatArray) -> Decision:
-        """Ask the mechanism, note what was asked, and return its answer or the script's."""
-        # The mechanism answers even where the script does, so that both plays draw as many
-        # variates.
+        """Ask the mechanism, record its input, and return its answer or the scripted one."""
+        # The mechanism also answers if the answer is scripted, so that both plays draw the same
+        # number of variates.
         answer = getattr(self._mechanism, self._verb)(value)
         if len(self.answers) < len(self._script):
             answer = self._script[len(self.answers)]
@@ -108,11 +108,11 @@ class _Recorder:
 
 
 class Held(Family):
-    """Public mechanisms that a learner holds, each with the description that it has itself.
+    """Public mechanisms that a learner holds, each with its own description.
 
-    The learner's own claim is composition: it must be the composition of the mechanisms'
-    claims, and everything else a function of their answers. At equal answers, only what enters
-    in the record's round may move, and by what the mechanism's description allows.
+    The learner's claim must be the composition of the mechanisms' claims, and everything else a
+    function of their answers. At equal answers, only inputs in the record's round may change, by at
+    most what the mechanism's description allows.
     """
 
     schedule = "published"
@@ -124,12 +124,12 @@ class Held(Family):
         self._scripts: dict[str, list[Decision]] = {}
 
     def count_variates(self, learner: Learner) -> tuple[int, ...]:
-        """Return the variates of all mechanisms together, by kind."""
+        """Return the number of variates of all mechanisms together, by kind."""
         counts = [getattr(learner, name)._engine.variates_drawn() for name in self._mechanisms]
         return tuple(int(n) for n in np.sum(counts, axis=0))
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
-        """Put recorders in the mechanisms' places, and play."""
+        """Replace the mechanisms by recorders, and play."""
         recorders = {
             name: _Recorder(getattr(learner, name), self._scripts.get(name))
             for name in self._mechanisms
@@ -138,18 +138,18 @@ class Held(Family):
             setattr(learner, name, recorder)
         play = super().play(learner, rounds)
         play.memory |= recorders
-        # The first play is that of the unchanged stream; all others follow its answers.
+        # The first play is that of the unchanged stream; later plays repeat its answers.
         self._scripts = self._scripts or {name: each.answers for name, each in recorders.items()}
         return play
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Tell the recorders the next round; how much to draw, the mechanisms' own audits know."""
+        """Announce the next round to the recorders; the mechanisms' own audits check draws."""
         for name in self._mechanisms:
             getattr(learner, name).turn = t + 1
         return 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield what moved of all that entered each mechanism, if it was asked as often."""
+        """Yield the movement of each mechanism's inputs, if it was asked equally often."""
         for name, mechanism in self._mechanisms.items():
             ours, theirs = base.memory[name], other.memory[name]
             if ours.rounds == theirs.rounds:
@@ -157,7 +157,7 @@ class Held(Family):
                     yield from _compare(name, mechanism, pair, t == at)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where decisions, or the number of questions, depend on more than answers."""
+        """Yield decisions and numbers of questions that depend on more than the answers."""
         if base.published != other.published:
             names = ", ".join(self._mechanisms)
             yield f"a decision depends on a record otherwise than through answers of {names}"
@@ -170,16 +170,16 @@ class Held(Family):
 
 
 def _compare(name: str, mechanism: Learner, pair: list[FloatArray], own: bool) -> Iterator[Change]:
-    """Yield what moved of that which enters a mechanism, in the changed round or in another.
+    """Yield the movement of a mechanism's inputs in the changed round or in another round.
 
     Parameters
     ----------
     name : str
-        Attribute of the learner that holds the mechanism.
+        Name of the learner's attribute.
     mechanism : Learner
-        It, with its guarantee.
+        The mechanism, with its guarantee.
     pair : list of two ndarray
-        What entered on the stream and on the neighbour.
+        Inputs on the stream and on the neighbour.
     own : bool
         Whether this is the round of the changed record.
     """
@@ -198,7 +198,7 @@ def _compare(name: str, mechanism: Learner, pair: list[FloatArray], own: bool) -
         yield f"what enters {name}", moved, vector.movement(near, total.order)
         return
     asked = mechanism._mechanism
-    # Without noise nothing is promised about what it is asked.
+    # Without noise, nothing is promised about the inputs.
     if isinstance(asked, Nothing):
         return
     scores = getattr(asked, "scores", asked)
@@ -212,7 +212,7 @@ def _compare(name: str, mechanism: Learner, pair: list[FloatArray], own: bool) -
 
 Auditors = tuple[type[Family], type[Scorer] | None]
 
-# By kind, of parts that of the first one, and by what a learner plays.
+# By kind of mechanism (for several parts, by the first one) and by kind of rounds.
 _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
     (GaussianSum, "sums"): (_sums.Vectors, _sum_noise.ReleasedSums),
     (GaussianSum, "records"): (_sums.Records, _sum_noise.HiddenSums),
@@ -233,7 +233,7 @@ _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
 
 
 def _auditors(learner: Learner) -> Auditors:
-    """Return who replays and who scores a learner; ``TypeError`` saying what is missing."""
+    """Return the replay and scoring classes for a learner; ``TypeError`` if some are missing."""
     kind, plays = type(learner).__name__, find_plays(learner)
     guarantee = getattr(learner, "guarantee", None)
     mechanism = getattr(guarantee, "description", None)
@@ -261,7 +261,7 @@ def _auditors(learner: Learner) -> Auditors:
             f"learner of {plays}"
         )
     engine = getattr(learner, "_engine", None)
-    # Named one by one, so that authors of a learner see what they have to add.
+    # Missing methods are named one by one, so that authors of a learner know what to add.
     missing = [name for name in found[0].needs if not hasattr(engine, name)]
     if missing:
         raise TypeError(f"no audit of a {kind}: its engine has no {', '.join(missing)}")
@@ -269,22 +269,22 @@ def _auditors(learner: Learner) -> Auditors:
 
 
 def find_family(learner: Learner) -> Family:
-    """Return who replays a learner; ``TypeError`` saying what is missing.
+    """Return the replay class for a learner; ``TypeError`` with what is missing.
 
     Raises
     ------
     TypeError
-        For a guarantee without a description, one that is not of the mechanisms held, an
-        unknown kind of
-        mechanism, and an engine without the methods that a replay calls.
+        For a guarantee without a description, or whose description is not that of the held
+        mechanisms; for an unknown kind of mechanism; and for an engine without the methods that a
+        replay calls.
     """
     return _auditors(learner)[0](learner)
 
 
 def find_known_family(learner: Learner) -> Family | None:
-    """Return who replays a learner, or None.
+    """Return the replay class for a learner, or None.
 
-    For audits that work without: they check less.
+    It is for audits that also work without a family but then check less.
     """
     try:
         return find_family(learner)
@@ -293,7 +293,7 @@ def find_known_family(learner: Learner) -> Family | None:
 
 
 def find_scorer(learner: Learner, stream: Stream, neighbour: Stream) -> Scorer:
-    """Return the scorer of a learner; ``TypeError`` or ``ValueError`` if its law is not known."""
+    """Return the scorer for a learner; ``TypeError`` or ``ValueError`` if the law is unknown."""
     family, scorer = _auditors(learner)
     if scorer is None:
         raise ValueError("the law of what such a learner releases is not known here")

@@ -1,6 +1,6 @@
 """Likelihoods of transcripts, and laws of selections, tests and coupled draws by quadrature.
 
-Laws follow from definitions, independent of the engines: they are what these are said to draw from.
+The laws are computed from definitions, independently of the engines that should follow them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dpoco.random import Source
 
 IMPOSSIBLE = "a transcript is impossible under the declared law"
 
-# Of a threshold's noise: how far beyond all queries it is followed, in scales, where its density
-# underflows, and panels of the quadrature.
+# Range of a threshold's noise beyond all queries, in scales of the noise; exponent at which its
+# density underflows.
 _REACH, _UNDERFLOW = 45.0, 800.0
 _PANEL = 4.0
 
-Transcript = tuple[Any, ...]  # what a run published: hashable
+Transcript = tuple[Any, ...]  # what a run published; hashable
 Function = Callable[[FloatArray], FloatArray]
 
 
@@ -37,21 +37,21 @@ Function = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Scores:
-    """Runs on one stream, scored.
+    """Scores of runs on one stream.
 
     Attributes
     ----------
     losses : ndarray, shape (trials,)
-        Privacy losses: log-likelihood under their own stream less that under the other.
+        Privacy losses: log-likelihood under their own stream minus that under the other.
     uniforms : ndarray, shape (trials, steps) or (trials, steps, entries)
-        What is uniform on [0, 1] and independent if the noise has its declared law; in the order of
-        the releases.
+        Uniform on [0, 1] and independent if the noise has its declared law; in the order of the
+        releases.
     findings : tuple of str
         Violations that single runs show.
     draws : dict of str to ndarray, shape (trials, draws)
-        What is uniform and independent if decisions are drawn by their law given what is released;
-        under the name of the order of decisions that it was computed in. Empty where decisions are
-        scored themselves, or are functions of the releases.
+        Uniform and independent if decisions are drawn by their law given the releases; by name of
+        the order of decisions used. Empty if decisions are scored themselves or are functions of
+        the releases.
     """
 
     losses: FloatArray
@@ -61,21 +61,21 @@ class Scores:
 
 
 class Scorer(ABC):
-    """Exact likelihoods of what learners of a family release on two streams.
+    """Exact likelihoods of the releases of a family's learners on two streams.
 
-    A subclass raises ``ValueError`` from its constructor where the law is not known after all.
+    The constructor of a subclass raises ``ValueError`` if the law is not known for these streams.
 
     Parameters
     ----------
     family : Family
-        Of a learner that is never played; it gives the streams their form.
+        Family of a learner that is never played. It determines the form of the streams.
     stream, neighbour : array or tuple of arrays
-        Neighbours by the learner's guarantee; "world" 0 and 1 in methods.
+        Neighbours by the learner's guarantee; they are "world" 0 and 1 in methods.
 
     Raises
     ------
     ValueError
-        For streams that are no neighbours, without rounds or longer than the horizon.
+        For streams that are not neighbours, have no rounds, or are longer than the horizon.
     """
 
     def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
@@ -88,12 +88,12 @@ class Scorer(ABC):
 
     @abstractmethod
     def run(self, learner: Learner, world: int, tape: Source) -> object:
-        """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given.
+        """Play a fresh learner on stream `world`; `tape` is a copy of its source.
 
         Returns
         -------
         object
-            What `score` needs of the run: what was released, or what it has above the exact sums.
+            Data for `score`: the releases, or their differences from the exact sums.
         """
 
     @abstractmethod
@@ -102,18 +102,18 @@ class Scorer(ABC):
 
 
 def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -> FloatArray:
-    """Return uniforms for draws from finite laws: the drawn cell's place, by a uniform within it.
+    """Return uniforms for draws from finite laws: the drawn cell, plus a uniform within it.
 
     Parameters
     ----------
     chances : ndarray, shape (n, values)
-        Laws, one a row.
+        Laws, one per row.
     chosen, jitter : ndarray, shape (n,)
         The draws, and independent uniforms.
     """
     rows = np.arange(len(chosen))
     upper = np.cumsum(chances, axis=1)[rows, chosen]
-    # Sums of chances miss 1 by roundings.
+    # Sums of probabilities differ from 1 by rounding errors.
     return np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
 
 
@@ -124,7 +124,7 @@ def score_draws(
     world: int,
     stray: str = IMPOSSIBLE,
 ) -> Scores:
-    """Return the scores of draws from finite laws; those that are certain always are not tested.
+    """Return the scores of draws from finite laws; draws that are always certain are not tested.
 
     Parameters
     ----------
@@ -132,29 +132,29 @@ def score_draws(
         Laws of the draws on the runs' own stream and on the other one.
     chosen : ndarray of int, shape (trials, draws)
     world : int
-        Of the runs; picks the uniforms that spread the draws.
+        World of the runs; selects the uniforms that spread the draws.
     stray : str
-        What to say of a draw that its own law excludes.
+        Message for a draw that its own law excludes.
     """
     jitter = Source.seeded(world).uniform(chosen.size)
     places = spread(own.reshape(-1, own.shape[-1]), chosen.ravel(), jitter).reshape(chosen.shape)
     ours, theirs = (
         np.take_along_axis(each, chosen[:, :, None], axis=2)[:, :, 0] for each in (own, other)
     )
-    # A draw that one of the laws excludes tells the streams apart: its loss is infinite.
+    # A draw that one of the laws excludes distinguishes the streams, so its loss is infinite.
     possible = (ours > 0.0) & (theirs > 0.0)
     ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
     losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
-    # A draw that is certain has a place that is jitter alone, and would dilute the others.
+    # The uniform of a certain draw is pure jitter and would dilute the others.
     open_ = np.any(own.max(axis=2) < 1.0, axis=0)
     return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
 
 
 class FiniteScorer(Scorer):
-    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable.
+    """Scores of transcripts of draws from finite laws; transcripts are hashable and repeat.
 
-    The laws of a transcript are computed once, by `cells`, however often it occurs: short
-    streams have few transcripts, and most runs then cost a look-up.
+    `cells` computes the laws of a transcript once, however often it occurs. Short streams have few
+    transcripts, so most runs only cost a look-up.
     """
 
     def __init__(self, family: Family, stream: Stream, neighbour: Stream) -> None:
@@ -162,23 +162,23 @@ class FiniteScorer(Scorer):
         self._known: dict[Transcript, tuple[FloatArray, NDArray[np.int64]]] = {}
 
     def run(self, learner: Learner, world: int, tape: Source) -> Transcript:
-        """Return what the run publishes."""
+        """Return the publications of the run."""
         return self.family.transcript(learner, self.streams[world])
 
     @abstractmethod
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the law of every draw given all before, one a row, and what was drawn.
+        """Return the law of every draw given all earlier draws, one per row, and the drawn values.
 
-        As many for every transcript: what is not drawn is certain.
+        The number of rows is equal for all transcripts: draws that do not occur are certain.
 
         Returns
         -------
         (ndarray of shape (draws, values), ndarray of int of shape (draws,))
-            Probabilities of all values of each draw on that stream, and the values drawn.
+            Probabilities of all values of each draw on this stream, and the drawn values.
         """
 
     def score(self, runs: list[Any], world: int) -> Scores:
-        """Return the scores of transcripts: a product of the laws of their draws."""
+        """Return the scores of transcripts, from the product of the laws of their draws."""
         for each in [(run, w) for run in runs for w in (0, 1)]:
             if each not in self._known:
                 self._known[each] = self.cells(*each)
@@ -192,10 +192,10 @@ class FiniteScorer(Scorer):
 def place_draws(
     chances: FloatArray, chosen: NDArray[np.int64], exact: FloatArray, world: int
 ) -> dict[str, FloatArray]:
-    """Return uniforms for decisions drawn by released weights, in two orders of the decisions.
+    """Return uniforms for decisions drawn by released weights, for two orders of decisions.
 
-    By their weights, so that decisions that do not heed the weights are seen; and by what is not
-    released, so that those that heed this are.
+    The order by weights detects decisions that ignore the weights. The order by exact scores, which
+    are not released, detects decisions that depend on these.
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ def place_draws(
         Laws of the decisions.
     chosen : ndarray of int, shape (trials, draws)
     exact : ndarray, shape (trials, draws, N) or (draws, N)
-        Scores without noise, the best least; they may depend on what was released before.
+        Scores without noise, the smallest best; they may depend on earlier releases.
     world : int
-        Of the runs; picks the uniforms that spread the draws.
+        World of the runs; selects the uniforms that spread the draws.
     """
     n = chances.shape[-1]
     laws, picked = chances.reshape(-1, n), chosen.ravel()
@@ -214,7 +214,8 @@ def place_draws(
     for k, (name, keys) in enumerate((("their weights", -laws), ("the exact losses", scores))):
         order = np.argsort(keys, axis=1, kind="stable")
         place = np.argmax(order == picked[:, None], axis=1)
-        # Seeds 0 and 1 spread other draws of these runs, and equal uniforms would tie the tests.
+        # Seeds 0 and 1 spread other draws of these runs. Equal uniforms would make the tests
+        # dependent.
         jitter = Source.seeded(2 + 2 * k + world).uniform(len(picked))
         ordered = np.take_along_axis(laws, order, axis=1)
         out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
@@ -225,34 +226,35 @@ def place_draws(
 
 
 def softmax(logs: FloatArray) -> FloatArray:
-    """Return exp(logs) over its sum along the last axis; SciPy's takes five times as long."""
+    """Return exp(logs) over its sum along the last axis; SciPy's version is five times slower."""
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
-    """Return the probability of every index to have the largest noisy score; shapes (..., n).
+    """Return the probability that each index has the largest noisy score; shapes (..., n).
 
-    Exponential noise: an integral of a polynomial, exact by quadrature. Gumbel: softmax. Laplace:
+    Exponential noise: the integral of a polynomial, exact by quadrature. Gumbel: softmax. Laplace:
     by quadrature, to about 1e-9.
 
     Parameters
     ----------
     noise : {"gumbel", "exponential", "laplace"}
-        Law of the noise that is added to each score, independently.
+        Law of the independent noise that is added to each score.
     scores : ndarray, shape (..., n)
-        Without noise; the largest is likeliest.
+        Scores without noise; the largest is the most likely.
     scale : float
-        Of the noise, in the unit of the scores.
+        Scale of the noise, in the unit of the scores.
     """
-    # Only differences matter. Without the largest no exponential overflows.
+    # Only differences matter. We subtract the largest score, so that exponentials do not overflow.
     rates = (scores - scores.max(axis=-1, keepdims=True)) / scale
     if noise == "gumbel":
         return softmax(rates)
     if noise == "exponential":
         # The highest noisy score h has w = exp(-(h - max)/scale) in (0, 1].
         chances = np.exp(rates)
-        # k nodes are exact up to degree 2 k - 1, and the product of the others has degree n - 1.
+        # k nodes are exact up to degree 2 k - 1, and the product over the other scores has degree n
+        # - 1.
         nodes, weights = _gauss_points(scores.shape[-1] // 2 + 1)
         below = 1.0 - chances[..., None, :] * (0.5 * (nodes + 1.0))[:, None]
         logs = np.log(below)
@@ -260,7 +262,7 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
         out = chances * np.einsum("k,...kn->...n", 0.5 * weights, others)
         exact: FloatArray = out / out.sum(axis=-1, keepdims=True)
         return exact
-    if scores.shape[-1] == 2:  # how far the second is behind, and one minus the other
+    if scores.shape[-1] == 2:  # closed form: the probability that the lower score wins
         gap = rates[..., :1] - rates[..., 1:]
         behind = 0.5 * np.exp(-np.abs(gap)) * (1.0 + 0.5 * np.abs(gap))
         first = np.where(gap >= 0.0, 1.0 - behind, behind)
@@ -269,7 +271,7 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
     return _laplace_law(rates)
 
 
-@cache  # every run of an audit asks for the same ones, and each takes an eigenvalue problem
+@cache  # all runs of an audit use the same nodes, and each set requires an eigenvalue problem
 def _gauss_points(count: int) -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights on [-1, 1], exact for polynomials of degree 2 * count - 1."""
     return np.polynomial.legendre.leggauss(count)
@@ -278,7 +280,7 @@ def _gauss_points(count: int) -> tuple[FloatArray, FloatArray]:
 def _panels(edges: FloatArray, points: int) -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights: Gauss points in every panel between the edges.
 
-    Shapes ((panels * points),): exact for polynomials of degree 2 * points - 1 in each panel.
+    Shapes (panels * points,); exact for polynomials of degree 2 * points - 1 in each panel.
     """
     nodes, weights = _gauss_points(points)
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
@@ -288,21 +290,21 @@ def _panels(edges: FloatArray, points: int) -> tuple[FloatArray, FloatArray]:
 def _laplace_law(rates: FloatArray) -> FloatArray:
     """Return the law of the largest of scores with standard Laplace noise; shapes (..., n).
 
-    The density of the winner's noisy score times the chance that all others are below, integrated
-    between the kinks of the densities, where both are smooth.
+    It integrates the density of the winner's noisy score times the probability that all others are
+    smaller. The integral is split at the kinks of the densities, which are smooth in between.
     """
     flat = rates.reshape(-1, rates.shape[-1])
     out = np.empty_like(flat)
     for row, u in zip(out, flat, strict=True):
-        # Between the kinks, and to where the rest is below 1e-17.
+        # Between the kinks, and up to where the rest is below 1e-17.
         edges = np.unique(np.concatenate([[u.min() - 40.0], u, u + 8.0, [40.0]]))
-        if edges[-1] - edges[0] > 120.0:  # scores far apart: nothing between them
+        if edges[-1] - edges[0] > 120.0:  # for distant scores, skip the space between them
             edges = np.unique(np.concatenate([edges, *(u + far for far in (-40, -8, 24, 40))]))
         x, w = _panels(edges, 24)
         away = x[:, None] - u[None, :]
         tail = 0.5 * np.exp(-np.abs(away))
         below = np.where(away > 0.0, 1.0 - tail, tail)
-        # A chance of 0 has no logarithm; at 1e-300 the product vanishes as well.
+        # log(0) is undefined; with 1e-300 instead, the product also vanishes.
         logs = np.log(np.maximum(below, 1e-300))
         row[:] = (w[:, None] * tail * np.exp(logs.sum(axis=1, keepdims=True) - logs)).sum(axis=0)
     law: FloatArray = (out / out.sum(axis=1, keepdims=True)).reshape(rates.shape)
@@ -312,26 +314,26 @@ def _laplace_law(rates: FloatArray) -> FloatArray:
 def answer_chances(
     excesses: FloatArray, answers: NDArray[np.bool_], scales: tuple[float, float], noise: str
 ) -> FloatArray:
-    """Return the logarithm of the probability of the first 1, 2, ... answers, shape (T,).
+    """Return the logarithms of the probabilities of the first 1, 2, ... answers, shape (T,).
 
-    Query t raises an alarm iff ``excesses[t] + nu_t >= rho``, rho one variate of scale
-    ``scales[0]`` for all queries and nu_t one of ``scales[1]`` for each: exponential or Laplace. By
-    Gauss-Legendre quadrature over rho between the kinks, to about 1e-12.
+    Query t raises an alarm iff ``excesses[t] + nu_t >= rho``, with one variate rho of scale
+    ``scales[0]`` for all queries and one variate nu_t of scale ``scales[1]`` per query, exponential
+    or Laplace. We use Gauss-Legendre quadrature over rho between the kinks, to about 1e-12.
 
     Parameters
     ----------
     excesses : ndarray, shape (T,)
-        Queries less the threshold, without noise.
+        Queries minus the threshold, without noise.
     answers : ndarray of bool, shape (T,)
-        Alarms.
+        Whether each query raised an alarm.
     scales : (float, float)
-        Of the threshold's noise and of each query's.
+        Scales of the threshold's noise and of each query's noise.
     noise : {"exponential", "laplace"}
-        Law of both.
+        Law of both noises.
     """
     from scipy.special import logsumexp
 
-    # The threshold is drawn once for all queries: given it, answers are independent.
+    # The threshold is drawn once for all queries. Given the threshold, answers are independent.
     nodes, weights = _panels(_edges(excesses, scales, noise), 16)
     with np.errstate(divide="ignore"):
         logs = np.log(weights) + _log_density(nodes / scales[0], noise) - np.log(scales[0])
@@ -344,7 +346,7 @@ def answer_chances(
 
 
 def _edges(excesses: FloatArray, scales: tuple[float, float], noise: str) -> FloatArray:
-    """Return edges of panels from the lowest to the highest threshold that matters."""
+    """Return edges of panels, from the lowest to the highest relevant threshold."""
     reach, end = _REACH * max(scales), _UNDERFLOW * scales[0]
     low = 0.0 if noise == "exponential" else max(min(0.0, float(excesses.min())) - reach, -end)
     high = min(max(0.0, float(excesses.max())) + reach, end)
@@ -355,7 +357,7 @@ def _edges(excesses: FloatArray, scales: tuple[float, float], noise: str) -> Flo
 
 
 def _log_density(x: FloatArray, noise: str) -> FloatArray:
-    """Return the logarithm of the standard density at each x; -inf where it has no mass."""
+    """Return the logarithm of the standard density at each x; -inf outside of its support."""
     if noise == "exponential":
         one_sided: FloatArray = np.where(x >= 0.0, -x, -np.inf)
         return one_sided
@@ -376,12 +378,12 @@ def _log_tail(x: FloatArray, noise: str) -> FloatArray:
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex function of one number with its first two derivatives.
+    """A convex function of one number, with its first two derivatives.
 
     Attributes
     ----------
     value, slope, bend : callable
-        The function and its derivatives, of arrays of any shape.
+        The function and its derivatives, for arrays of any shape.
     """
 
     value: Function
@@ -390,7 +392,7 @@ class Loss:
 
 
 def read_losses(loss: LinearLoss | MarginLoss, parts: tuple[FloatArray, ...]) -> list[Loss]:
-    """Return the losses of a stream of one feature; ``ValueError`` if their law is not known."""
+    """Return the losses of a stream of one feature; ``ValueError`` if their law is unknown."""
     if parts[0].shape[1:] != (1,):
         raise ValueError("the law of this learner's draws is known in one dimension only")
     rows = parts[0][:, 0]
@@ -419,7 +421,7 @@ def _logistic(feature: float, label: float) -> Loss:
     """Return the logistic loss of a record, with its label in [0, 1]."""
 
     def chance(x: FloatArray) -> FloatArray:
-        """Return the predicted probability; by `tanh`, which overflows nowhere."""
+        """Return the predicted probability, by `tanh`, which does not overflow."""
         return 0.5 * (1.0 + np.tanh(0.5 * feature * x))
 
     return Loss(
@@ -451,22 +453,21 @@ def _quadrature() -> tuple[FloatArray, FloatArray]:
 
 
 class Law(ABC):
-    """Law of a fresh draw after so many losses.
+    """Law of a fresh draw after a number of losses.
 
-    `count` is the number of losses seen; x are points, shape (n,), or (n, d) where there is no
-    boundary.
+    `count` is the number of losses seen. x are points, shape (n,), or (n, d) without a boundary.
     """
 
     @abstractmethod
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        """Return its logarithm at each x."""
+        """Return the logarithm of the density at each x."""
 
     @abstractmethod
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
-        """Return what is uniform on [0, 1] if x is drawn from the law after `count` losses."""
+        """Return a number that is uniform on [0, 1] if x has the law after `count` losses."""
 
     def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` + 1 losses over that after `count`."""
+        """Return ln of the density after `count` + 1 losses over that after `count` losses."""
         return self.log_density(count + 1, x) - self.log_density(count, x)
 
 
@@ -476,7 +477,7 @@ class Gibbs(Law):
     Parameters
     ----------
     losses : sequence of Loss
-        F is the sum of the first ones.
+        F is the sum of the first `count` losses.
     beta, lam : float
         Inverse temperature and regularisation.
     half : float
@@ -485,7 +486,7 @@ class Gibbs(Law):
     Raises
     ------
     TypeError
-        If the density is too narrow for the quadrature: the audit is then not available.
+        If the density is too narrow for the quadrature. Then the audit is not available.
     """
 
     def __init__(self, losses: Sequence[Loss], beta: float, lam: float, half: float) -> None:
@@ -493,8 +494,8 @@ class Gibbs(Law):
 
         self.losses, self.beta, self.lam, self.half = losses, beta, lam, half
         nodes, weights = _quadrature()
-        # Below this the nodes are on average no more than half a standard deviation of
-        # exp(-beta lam x^2 / 2) apart.
+        # Up to this bound, the nodes are on average at most half a standard deviation of exp(-beta
+        # lam x^2 / 2) apart.
         if beta * lam * half**2 > (len(nodes) / 4.0) ** 2:
             raise TypeError("draws are too concentrated for the quadrature that scores them")
         points = half * nodes
@@ -503,7 +504,7 @@ class Gibbs(Law):
         self.log_mass = logsumexp(exponents, axis=1, b=half * weights)
 
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` losses."""
+        """Return ln of the density after `count` losses."""
         total = 0.5 * self.lam * x**2
         for each in self.losses[:count]:
             total = total + each.value(x)
@@ -511,7 +512,7 @@ class Gibbs(Law):
         return density
 
     def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after one more loss over that after `count`."""
+        """Return ln of the density after one more loss over that after `count` losses."""
         change = self.log_mass[count + 1] - self.log_mass[count]
         ratio: FloatArray = -self.beta * self.losses[count].value(x) - change
         return ratio
@@ -532,11 +533,11 @@ class Leader(Law):
     Parameters
     ----------
     losses : sequence of Loss
-        F is the sum of the first ones.
+        F is the sum of the first `count` losses.
     eta, sigma : float
         Step size, and standard deviation of the noise.
     weight, half : float
-        Of the barrier that keeps the minimum inside, and half the width of the interval.
+        Weight of the barrier that keeps the minimum inside, and half the width of the interval.
     """
 
     def __init__(
@@ -545,7 +546,7 @@ class Leader(Law):
         self.losses, self.eta, self.sigma, self.weight, self.half = losses, eta, sigma, weight, half
 
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` losses: that of Z, by a change of variables."""
+        """Return ln of the density after `count` losses, by a change of variables from Z."""
         slope, bend = self._derivatives(count, x)
         return _log_normal(slope / self.sigma) - math.log(self.sigma) + np.log(bend)
 
@@ -560,7 +561,7 @@ class Leader(Law):
         return slope, bend
 
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
-        """Return that of Z: its distribution function."""
+        """Return the distribution function of Z."""
         from scipy.special import ndtr
 
         values: FloatArray = ndtr(self._derivatives(count, x)[0] / self.sigma)
@@ -568,16 +569,16 @@ class Leader(Law):
 
 
 class ShiftedGaussian(Law):
-    """Law of rate S + Z, S the sum of gradients: linear losses without a boundary.
+    """Law of rate S + Z, with S the sum of gradients: linear losses without a boundary.
 
     Parameters
     ----------
     gradients : ndarray, shape (T, d)
-        Of the stream.
+        Gradients of the stream.
     sigma : float
         Standard deviation of a coordinate of the draw.
     rate : float
-        What the sum is multiplied by.
+        Factor on the sum.
     """
 
     def __init__(self, gradients: FloatArray, sigma: float, rate: float) -> None:
@@ -585,17 +586,17 @@ class ShiftedGaussian(Law):
         self.sigma = sigma
 
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` losses."""
+        """Return ln of the density after `count` losses."""
         z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
         total: FloatArray = (_log_normal(z) - math.log(self.sigma)).sum(axis=1)
         return total
 
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
-        """Return that of the coordinates' normalised sum."""
+        """Return the distribution function of the coordinates' normalised sum."""
         from scipy.special import ndtr
 
         z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
-        # One number of a draw: the sum of d independent normal entries, over sqrt(d), is normal.
+        # One number per draw: the sum of d independent normal entries, over sqrt(d), is normal.
         values: FloatArray = ndtr(z.sum(axis=1) / math.sqrt(z.shape[1]))
         return values
 

@@ -43,14 +43,14 @@ _GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
 def log_odds_cap(guarantee: Guarantee, selections: int) -> float:
-    """Return by how much the log odds of one of so many selections may move, as promised.
+    """Return the promised bound on the change of the log odds of one selection.
 
     Parameters
     ----------
     guarantee : Guarantee
-        Of all selections together.
+        Guarantee of all selections together.
     selections : int
-        How many share it. A guarantee with a bounded range states it for one selection already.
+        Number of selections. A guarantee with a bounded range already states it for one selection.
     """
     profile = guarantee.profile or {}
     if profile.get("kind") == "bounded_range":
@@ -59,11 +59,10 @@ def log_odds_cap(guarantee: Guarantee, selections: int) -> float:
 
 
 class _Answers(Family):
-    """Base of mechanisms that hold nothing of the data: their state follows from their answers.
+    """Base of mechanisms that store no data: their state follows from their answers.
 
-    One record may move every query, so that neighbours may differ in all rounds. At equal
-    answers so far the states must be equal to the byte, and the next answer may depend on its
-    own query alone.
+    One record may change every query, so neighbours may differ in all rounds. After equal answers,
+    the states must be equal to the byte, and the next answer may only depend on its own query.
     """
 
     schedule = "published"
@@ -71,13 +70,13 @@ class _Answers(Family):
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far the caller promises a query to move."""
+        """Promised bound on the change of a query."""
         return float(getattr(self.mechanism, "scores", self.mechanism).sensitivity)
 
     def check_records(self, old: Record, new: Record) -> None:
-        """Raise if a query moves by more than the caller promised: nothing is claimed then."""
+        """Raise if a query changes by more than the caller promised, where nothing is claimed."""
         moved = np.abs(finite(new[0]) - finite(old[0])).max()
-        # Differences of doubles may exceed the promise by a rounding.
+        # Differences of doubles may exceed the promise by a rounding error.
         if not moved <= self.sensitivity * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
@@ -85,7 +84,7 @@ class _Answers(Family):
             )
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
-        """Play all queries, up to the last alarm, and note the state after each answer."""
+        """Play all queries up to the last alarm, and note the state after each answer."""
         play = Play(variates=[self.count_variates(learner)])
         for record in (rounds.record(t) for t in range(len(rounds))):
             answer = self.observe(learner, None, record)
@@ -98,8 +97,8 @@ class _Answers(Family):
         return play
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where an answer, or a state at equal answers, depends on another round's record."""
-        # A mechanism that has raised its last alarm stops earlier.
+        """Yield answers, and states after equal answers, that depend on another round's record."""
+        # A mechanism stops after its last alarm.
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=False)):
             if t > 0 and base.notes["state"][t - 1] != other.notes["state"][t - 1]:
                 return
@@ -113,28 +112,28 @@ class _Answers(Family):
 
 
 class Selected(_Answers):
-    """Selections by promised scores: selected index and public round determine the state."""
+    """Selections by promised scores; the indices and the public round determine the state."""
 
     def check_records(self, old: Record, new: Record) -> None:
-        """Raise as well if scores that were promised to move one way move both ways."""
+        """Also raise if scores that were promised to move in one direction move in both."""
         super().check_records(old, new)
         change = finite(new[0]) - finite(old[0])
         if self.mechanism.scores.one_way and change.max() > 0.0 > change.min():
             raise ValueError("no neighbours: scores move in both directions")
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield the range of the scores' changes, and what of the log odds it spends."""
+        """Yield the range of the scores' changes, and the resulting change of the log odds."""
         m = self.mechanism
         change = base.notes["query"][at] - other.notes["query"][at]
         reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
         yield "the scores, range of their changes", reach, m.scores.range
-        # How far a selection can be moved, in units of what one selection was granted.
+        # Bound on the change of a selection, in units of the budget of one selection.
         cap = log_odds_cap(self.learner.guarantee, m.rounds)
         yield "the log odds of a selection", reach / m.scale, cap
 
 
 class Tested(_Answers):
-    """Threshold tests: the answers and the threshold's one noise determine the state."""
+    """Threshold tests: the answers and the threshold's noise determine the state."""
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
         """Raise if queries move farther apart, up and down, than the caller promised."""
@@ -153,28 +152,28 @@ class Tested(_Answers):
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield the movement of the query, and what it spends with the noise in use."""
+        """Yield the movement of the query, and the epsilon that it costs with the noise in use."""
         queries, moved = (base.notes["query"], other.notes["query"]), 0.0
         if at < min(len(each) for each in queries):
             moved = abs(float(queries[0][at] - queries[1][at]))
         m = self.mechanism
         yield "the query", moved, m.sensitivity
         if self.learner.guarantee.private:
-            # Of Theorem 1 of docs/privacy/shift_detector.md, for what moved.
+            # Theorem 1 of docs/privacy/shift_detector.md, applied to this movement.
             each = m.sensitivity / m.threshold_scale + m.alarms * m.spread / m.query_scale
             spent = moved / m.sensitivity * each
             yield "the log odds of the answers", spent, self.learner.guarantee.epsilon_at(0.0)
 
     def facts(self) -> dict[str, bool]:
-        """Whether the last alarm was raised, after which the mechanism takes no query."""
+        """Return whether the last alarm was raised, after which the mechanism accepts no query."""
         return {"the cap on alarms": self.learner.alarms_left == 0}
 
 
 class DrawnSelections(FiniteScorer):
-    """Independent draws, one a row of scores."""
+    """Independent draws, one per row of scores."""
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the law of every row's selection, whatever was selected before."""
+        """Return the law of every row's selection, which does not depend on earlier selections."""
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
         law = selection_law(m.law, scores if self.learner.plan.tuning.largest else -scores, m.scale)
         return law, np.array(transcript)
@@ -186,18 +185,18 @@ def answer_cells(
     scales: tuple[float, float],
     noise: str,
 ) -> FloatArray:
-    """Return the laws of answers, silence and alarm, each given those before it; shape (T, 2).
+    """Return the laws of answers (silence, alarm), each given the earlier answers; shape (T, 2).
 
     Parameters
     ----------
     excesses : ndarray, shape (T,)
-        Queries less the threshold, without noise.
+        Queries minus the threshold, without noise.
     answers : sequence of int
         1 for an alarm, 0 for silence.
     scales : (float, float)
-        Of the threshold's noise and of each query's.
+        Scales of the threshold's noise and of each query's noise.
     noise : {"exponential", "laplace"}
-        Law of both.
+        Law of both noises.
     """
     asked = np.array(answers, dtype=np.int64)
     logs = answer_chances(excesses, asked > 0, scales, noise)
@@ -206,10 +205,10 @@ def answer_cells(
 
 
 class ThresholdAnswers(DrawnSelections):
-    """Answers of tests: all of a run share one threshold's noise."""
+    """Answers of tests, which share one threshold noise in each run."""
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the laws of the answers; after the last alarm there is silence for certain."""
+        """Return the laws of the answers; after the last alarm, silence is certain."""
         m, rows = self.mechanism, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
         excesses = finite(rows[: len(asked)]) - self.learner.plan.tuning.margin
@@ -223,9 +222,9 @@ class ThresholdAnswers(DrawnSelections):
 
 
 def _count_selections(rounds: int, tuning: object) -> int:
-    """Return how many windows are complete after so many rounds of an instance."""
+    """Return the number of complete windows after so many rounds of an instance."""
     window: int = getattr(tuning, "window", rounds + 1)
-    # Windows have 1, 2, 4, ... rounds while these are below `window`, and then all that length.
+    # Windows have 1, 2, 4, ... rounds as long as these are below `window`, and then that length.
     doubling = (window - 1).bit_length()
     grown = 2**doubling - 1
     if rounds <= grown:
@@ -234,16 +233,16 @@ def _count_selections(rounds: int, tuning: object) -> int:
 
 
 def _ends_epoch(rounds: int, tuning: object) -> bool:
-    """Whether an epoch, or a window, ends after so many rounds of an instance."""
+    """Return whether an epoch, or a window, ends after so many rounds of an instance."""
     return _count_selections(rounds, tuning) > _count_selections(rounds - 1, tuning)
 
 
 class Epochs(Family):
-    """Selections of experts: losses of an epoch enter the one selection at its end.
+    """Selections of experts: the losses of an epoch enter the one selection at its end.
 
-    An instance begins at the start and after each alarm. Its epochs double in length; those of
-    a `WindowSelector` stop doubling at the window. Each ends with one selection, which forgets
-    its losses.
+    An instance begins at the start and after each alarm. Its epochs double in length; those of a
+    `WindowSelector` stop doubling at the window. Each epoch ends with one selection and then
+    discards its losses.
     """
 
     def publication(self, learner: Learner, decision: Decision) -> object:
@@ -251,7 +250,7 @@ class Epochs(Family):
         return decision, tuple(int(t) for t in getattr(learner, "alarms", ()))
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note the memory and the sums of the epoch; a selection draws where an epoch ends."""
+        """Note memory and sums of the epoch; a selection at an epoch's end must draw noise."""
         engine = learner._engine
         memory = engine.nonprivate_memory(), engine.variates_drawn()
         play.note(state=memory, sums=engine.nonprivate_sums())
@@ -260,22 +259,22 @@ class Epochs(Family):
         return int(noisy and ended and learner.round < learner.horizon)
 
     def _move_sums(self, base: Play, other: Play, t: int) -> tuple[Change, float]:
-        """Return how far sums are apart after round t, and that in units of a selection's noise."""
+        """Return the distance of sums after round t, also in units of a selection's noise."""
         gap = base.notes["sums"][t] - other.notes["sums"][t]
         spent = ratio(float(np.ptp(gap)), self.mechanism.part(Selections).scale)
         return ("the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID), spent
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield how far the sums of the record's epoch moved, and what its selection spends."""
+        """Yield the movement of the sums of the record's epoch, and the cost of its selection."""
         found = self.learner.guarantee
         for t in range(at, len(base.notes["sums"])):
             change, spent = self._move_sums(base, other, t)
             yield change
-            if found.private:  # a record is in one epoch, and so in one selection
+            if found.private:  # a record is in one epoch, and so affects one selection
                 yield "the log odds of a selection", spent, log_odds_cap(found, 1)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where the memory differs before the record, or after its epoch's selection."""
+        """Yield differences in memory before the record, or after its epoch's selection."""
         p = self.learner.plan.tuning
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
             over = _count_selections(t + 1, p) > _count_selections(at, p)
@@ -289,7 +288,7 @@ class Epochs(Family):
 
 
 class EpochsWithAlarms(Epochs):
-    """Selections and alarms: a record is seen by one test, and forgotten at the next alarm."""
+    """Selections and alarms: a record is used by one test and discarded at the next alarm."""
 
     schedule = "published"
 
@@ -302,10 +301,10 @@ class EpochsWithAlarms(Epochs):
         return int(detects and learner.round < learner.horizon and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield the movements of sums and test statistic, and what selection and tests spend.
+        """Yield the movements of sums and test statistic, and the cost of selection and tests.
 
-        Plays are compared up to the next alarm or difference: later states follow from other
-        answers.
+        Plays are compared up to the next alarm or difference, because later states follow from
+        different answers.
         """
         alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
         found, parts = self.learner.guarantee, [0.0, 0.0]
@@ -317,18 +316,18 @@ class EpochsWithAlarms(Epochs):
             yield change
             parts[0] = max(parts[0], spent)
             a, b = base.notes["rows"][t], other.notes["rows"][t]
-            if a.shape == b.shape:  # windows kept one by one have rows of other rounds
+            if a.shape == b.shape:  # separately stored windows may have rows of other rounds
                 seen = np.isfinite(a) & np.isfinite(b)
                 moved = float(np.abs(a[seen] - b[seen]).max(initial=0.0))
                 yield "the test statistic", moved, 2.0 + _GRID
                 scales = tests.threshold_scale, tests.query_scale
                 parts[1] = max(parts[1], sum(ratio(moved, scale) for scale in scales))
         if found.private:
-            # A record is in one selection and in the tests of one instance.
+            # A record affects one selection and the tests of one instance.
             yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where the state differs before the record, or after the alarm that forgets it."""
+        """Yield differences in state before the record, or after the alarm that discards it."""
         ours, theirs = (
             list(zip(play.notes["state"], play.notes["decision"], strict=True))
             for play in (base, other)
@@ -347,7 +346,7 @@ class EpochsWithAlarms(Epochs):
                 return
 
     def facts(self) -> dict[str, bool]:
-        """Whether any alarm was raised: without one nothing was ever forgotten early."""
+        """Return whether there was an alarm; otherwise nothing was discarded early."""
         return {"alarms": len(self.learner.alarms) > 0}
 
 
@@ -359,12 +358,12 @@ def _window_statistic(
     Parameters
     ----------
     gaps : ndarray, shape (n, N)
-        Own loss less that of every expert, oldest round first.
+        Own loss minus that of every expert, oldest round first.
     allowances : ndarray, shape (n,)
-        Bias that the expert played was allowed.
+        Bias allowance of the played expert.
     offsets, slopes : ndarray
-        Of what a window is allowed for chance: the least of ``offsets + slopes * length``; without
-        slopes ``offsets[k]`` for aligned blocks of 2^k rounds.
+        Allowance of a window for chance: the least of ``offsets + slopes * length``; without
+        slopes, ``offsets[k]`` for aligned blocks of 2^k rounds.
     """
     rounds, worst = len(gaps), -np.inf
     lost = np.cumsum(gaps[::-1], axis=0).max(axis=1)  # windows of 1, 2, ... rounds that end now
@@ -382,7 +381,7 @@ def _window_statistic(
 
 
 class EpochTranscripts(FiniteScorer):
-    """All decisions and alarms of experts on epochs, from definitions."""
+    """All decisions and alarms of experts on epochs, computed from definitions."""
 
     family: Epochs
 
@@ -392,31 +391,31 @@ class EpochTranscripts(FiniteScorer):
         if learner.experts < 2 or learner.horizon < 2 or len(self.streams[0]) < 2:
             raise ValueError("stream must be long enough for a selection, of at least two experts")
         self._selection = self.mechanism.part(Selections)
-        self._tests = self.mechanism.part(ThresholdTests)  # None: nothing is detected
+        self._tests = self.mechanism.part(ThresholdTests)  # None if nothing is detected
         self._losses = [admit(learner, each.parts[0]) for each in self.streams]
-        # Rounds that are followed by another one: in the last nothing is selected or tested.
+        # The last round has no selection or test, because no round follows.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the laws of all selections, and then those of all tests; (2 * rounds, N).
+        """Return the laws of all selections, followed by those of all tests; (2 * rounds, N).
 
-        The tests of an instance share the threshold's noise, so that their laws are computed
-        together, when the instance ends.
+        The tests of an instance share the threshold's noise, so their laws are computed together at
+        the end of the instance.
         """
-        # The next round's expert, and the answer of the test, of every round.
+        # For every round: the next round's expert, and the answer of the test.
         decisions, (*_, alarms) = zip(*transcript, strict=True)
         losses, p = self._losses[world], self.learner.plan.tuning
         cells = np.zeros((2, self._rounds, losses.shape[1]))
         cells[1, :, 0] = 1.0
         chosen = np.zeros(cells.shape[:2], dtype=np.int64)
         chosen[0] = decisions[1 : self._rounds + 1]
-        first, sums, excesses = 0, np.zeros(losses.shape[1]), []  # of an instance
+        first, sums, excesses = 0, np.zeros(losses.shape[1]), []  # of the current instance
         for t in range(self._rounds):
             owners, alarm = np.array(decisions[first : t + 1]), t in alarms
             if self._tests is not None:
                 excesses.append(self._excess(owners, losses[first : t + 1]))
             sums = sums + losses[t]
-            # An alarm ends the instance before a selection of the same round would be made.
+            # An alarm ends the instance before the selection of the same round.
             if _ends_epoch(len(owners), p) and not alarm:
                 cells[0, t] = selection_law(self._selection.law, -sums, self._selection.scale)
                 sums = np.zeros_like(sums)
@@ -434,18 +433,18 @@ class EpochTranscripts(FiniteScorer):
         return cells.reshape(-1, cells.shape[2]), chosen.ravel()
 
     def _excess(self, owners: NDArray[np.int64], rows: FloatArray) -> float:
-        """Return the test statistic of an instance less its threshold, without noise.
+        """Return the test statistic of an instance minus its threshold, without noise.
 
         Parameters
         ----------
         owners : ndarray of int, shape (n,)
-            The expert played in each of the instance's rounds.
+            The played expert in each of the instance's rounds.
         rows : ndarray, shape (n, N)
             Losses of all experts in these rounds.
         """
         plan, p = self.learner.plan, self.learner.plan.tuning
         gaps = rows[np.arange(len(rows)), owners][:, None] - rows
-        # Of the rounds that the expert of the instance's k-th round was selected from.
+        # Number of rounds from which the expert of the instance's k-th round was selected.
         allowances = [bias(plan, (1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]
         offsets, slopes = p.window_lines()
         found = _window_statistic(gaps, np.array(allowances), np.array(offsets), np.array(slopes))
@@ -456,29 +455,29 @@ class EpochTranscripts(FiniteScorer):
 
 
 class Searches(Family):
-    """Selections of medians, then prefix sums of counts.
+    """Selections of medians, followed by prefix sums of counts.
 
-    The places of values and the bins of counts are taken from their definitions.
+    The places of values and the bins of counts are computed from their definitions.
 
-    The search draws a median of each column first. Counts of bins about these medians are then
-    a continual sum. At equal medians, records of the first phase must not move the counts.
+    The search first draws a median of each column. Counts of bins around these medians are then a
+    continual sum. At equal medians, records of the first phase must not affect the counts.
     """
 
     mechanism: RangeSearch
 
     def is_empty(self, record: Record) -> bool:
-        """Whether no column has a finite value; 0 is a value here."""
+        """Return whether no column has a finite value; 0 counts as a value here."""
         return not np.any(np.isfinite(record[0]))
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
         """Note the places of the first values before medians are drawn, and publish medians."""
-        if t == self.mechanism.first - 2:  # the last place is taken in the round that draws
+        if t == self.mechanism.first - 2:  # the last place is computed in the round that draws
             play.memory["places"] = learner._values.copy()
         play.published.append(learner._centre.tobytes())
         return 0
 
     def finish(self, learner: Learner, play: Play) -> None:
-        """Note medians and counts, and publish the ranges, if the search is over."""
+        """Note medians and counts, and publish the ranges, if the search is complete."""
         play.note(centre=learner._centre.copy(), cells=learner._cells.copy())
         play.note(places=play.memory.get("places", learner._values))
         if learner.left == 0:
@@ -491,17 +490,17 @@ class Searches(Family):
             pairs = zip(base.notes["places"][0].T, other.notes["places"][0].T, strict=True)
             yield "scores of medians", max(_score_range(*pair) for pair in pairs), sides
         if np.array_equal(base.notes["centre"], other.notes["centre"], equal_nan=True):
-            # Counts about the same medians are moved by records of counts alone.
+            # At equal medians, only records for counts affect the counts.
             moved = _whiten(own, base.notes["cells"][0] - other.notes["cells"][0])
             length, columns = float(np.linalg.norm(moved)), own.counts.summand.size
             reach = own.counts.factorisation.column(own.counts.pushes) * np.sqrt(sides * columns)
-            # Shorter is what differences of doubles lose.
+            # Shorter movements are rounding errors of differences.
             seen = length if length > 1e-6 else 0.0
             yield "counts", seen, 0.0 if at < own.first else float(reach)
 
 
 def _score_range(ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> float:
-    """Return how far log-probabilities of candidates can come apart, in units of the scale."""
+    """Return the largest difference of log-probabilities of candidates, in units of the scale."""
     runs = [group_candidates(each) for each in (ours, theirs)]
     known = np.unique(np.concatenate([each.first[each.sizes > 0] for each in runs]))
     scores = []
@@ -513,24 +512,24 @@ def _score_range(ours: NDArray[np.int64], theirs: NDArray[np.int64]) -> float:
 
 
 def _whiten(own: RangeSearch, cells: FloatArray) -> FloatArray:
-    """Return increments of prefix sums as what draws are independent for; columns apart."""
+    """Return increments of prefix sums in the basis in which draws are independent."""
     factor, n = own.counts.factorisation, own.counts.pushes
     return whitening_matrix(factor, n) @ np.cumsum(cells[:n], axis=0)
 
 
-# Privacy loss, and what is uniform and what is normal of one run.
+# Privacy loss, uniforms, and normal variates of one run.
 _Search = tuple[float, FloatArray, FloatArray]
 
 
 class _MedianLaw(NamedTuple):
-    """Law of a median: candidates between two values have one score, and equal chances.
+    """Law of a median: candidates between two values have equal scores and probabilities.
 
     Attributes
     ----------
     first : ndarray of int64, shape (n,)
-        First candidate of each run of equal chances.
+        First candidate of each run of equal probabilities.
     chances, below : ndarray of float64, shape (n,)
-        Of each candidate of a run, and of all candidates before the run.
+        Probability of each candidate of a run, and of all candidates before the run.
     """
 
     first: NDArray[np.int64]
@@ -538,12 +537,12 @@ class _MedianLaw(NamedTuple):
     below: FloatArray
 
     def find(self, place: int) -> int:
-        """Return the run of a candidate."""
+        """Return the run that contains a candidate."""
         return int(np.searchsorted(self.first, place, side="right")) - 1
 
 
 class DrawnRanges(Scorer):
-    """A search's medians, and its noisy counts: what is left of cells without the counts."""
+    """A search's medians, and its noisy counts minus the counts."""
 
     family: Searches
 
@@ -580,8 +579,8 @@ class DrawnRanges(Scorer):
         return _MedianLaw(runs.first[held], masses / sizes, np.cumsum(masses) - masses)
 
     def _draws(self, learner: Learner, rows: FloatArray) -> FloatArray:
-        """Return the standard normal draws behind the counts, were these the records."""
-        # Infinities are no records, and the next line leaves them out.
+        """Return the standard normal draws behind the counts, assuming these records."""
+        # Infinite values are not records, and the next line excludes them.
         with np.errstate(all="ignore"):
             away = rows - learner._centre
         present = np.isfinite(rows) & np.isfinite(away)
@@ -593,7 +592,7 @@ class DrawnRanges(Scorer):
         return whole / float(self.mechanism.counts.scale)
 
     def score(self, runs: list[_Search], world: int) -> Scores:
-        """Return the scores: medians and counts draw separately, so that their losses add up."""
+        """Return the scores. Medians and counts draw separately, so their losses add up."""
         from scipy.special import ndtr
 
         losses, medians, draws = (np.array(each) for each in zip(*runs, strict=True))
