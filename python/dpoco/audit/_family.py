@@ -2,8 +2,8 @@
 
 `Playing` knows which calls make a round. A `Family` plays a learner round by round, records a
 `Play`, and computes how far two plays are apart. `dpoco.audit._kinds` finds the family of a learner
-by the description of its guarantee. So a new learner with a known kind of mechanism needs no family
-of its own.
+by the description of its guarantee. So a new learner with a known kind of mechanism needs no new
+family.
 """
 
 from __future__ import annotations

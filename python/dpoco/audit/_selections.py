@@ -50,7 +50,8 @@ def log_odds_cap(guarantee: Guarantee, selections: int) -> float:
     guarantee : Guarantee
         Guarantee of all selections together.
     selections : int
-        Number of selections. A guarantee with a bounded range already states it for one selection.
+        Number of selections that share it. A guarantee with a bounded range already states it for
+        one selection.
     """
     profile = guarantee.profile or {}
     if profile.get("kind") == "bounded_range":

@@ -1,7 +1,7 @@
-"""Likelihoods of what is released of running sums, and of batches of losses.
+"""Likelihoods of the releases of running sums and of batches of losses.
 
-Sums with noise, vertices that they select, and releases of single batches; decisions and estimates
-must be those that follow from what is released.
+These are sums with noise, vertices that they select, and releases of single batches. Decisions and
+estimates must be those that follow from the releases.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
 Choice = tuple[slice | list[int], FloatArray]  # entries, and their values
-Times = NDArray[np.intp]  # rounds in whose end something is released
+Times = NDArray[np.intp]  # rounds that end with a release
 
 SILENT = "a release has no noise at all"
-# Of cube noise all entries may move; a response on one coordinate sees one entry.
+# With cube noise, all entries may move; a response on one coordinate depends on one entry.
 _NORMS = {"gaussian": (2, "l2"), "laplace": (1, "l1")}
-_GAUSSIAN, _GRID_BITS = 2, 13  # of a compiled source, the kind of variates; of a fit, its grid
-_GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
+_GAUSSIAN, _GRID_BITS = 2, 13  # kind of variates in a compiled source; grid of a fit
+_GRID = 1e-12  # losses of a batch are rounded to multiples of 2^-52 times the rounds
 
 
 def whiten(
     matrix: FloatArray, own: FloatArray, other: FloatArray, scale: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return privacy losses of releases of a sum, and the residuals as standard normal variates.
+    """Return privacy losses of a sum's releases, and the residuals as standard normal variates.
 
     Parameters
     ----------
     matrix : ndarray, shape (pushes, pushes)
-        From `whitening_matrix`.
+        Result of `whitening_matrix`.
     own, other : ndarray, shape (trials, pushes, d)
-        Residuals: releases less the exact sums of the stream that was played, and of the other.
+        Residuals: releases minus the exact sums of the played stream, and of the other stream.
     scale : float
         Standard deviation of one draw.
 
     Returns
     -------
     (ndarray of shape (trials,), ndarray of shape (trials, pushes, d))
-        Losses, and the whitened residuals of the stream that was played.
+        Losses, and the whitened residuals of the played stream.
     """
     ours, theirs = (np.einsum("st,ntd->nsd", matrix, each) / scale for each in (own, other))
     losses: FloatArray = 0.5 * ((theirs - ours) * (theirs + ours)).sum(axis=(1, 2))
@@ -64,33 +64,33 @@ def whiten(
 
 
 def sum_alone(total: GaussianSum, claim: _core.Claim) -> _core.ContinualSum:
-    """Return a compiled sum with the noise of another one, for vectors that are not clipped.
+    """Return a compiled sum with the noise of another sum, for vectors that are not clipped.
 
     Parameters
     ----------
     total : GaussianSum
-        The sum whose noise is drawn: its factorisation, scale, grid and number of pushes.
+        The sum that determines the noise: its factorisation, scale, grid and number of pushes.
     claim : dict
         Key and stream of a source.
     """
     return _core.ContinualSum(_without_clip(total), claim)
 
 
-@cache  # the same in every run
+@cache  # equal in every run
 def _without_clip(total: GaussianSum) -> GaussianSum:
     """Return the description of a sum of vectors that are not clipped, with the same noise."""
-    far = total.limit * total.grid if total.grid > 0.0 else 1e12  # no push is longer
+    far = total.limit * total.grid if total.grid > 0.0 else 1e12  # longer than any push
     vector = ClippedVector(total.summand.size, 2.0, 1e100, far)
     return replace(total, summand=vector, batch=1, growth=None)
 
 
 def stack(plays: Sequence[Play], name: str) -> FloatArray:
-    """Return the notes of a name of all plays, shape (trials, rounds, ...)."""
+    """Return the notes with this name of all plays, shape (trials, rounds, ...)."""
     return np.array([play.notes[name] for play in plays])
 
 
 def collect_findings(plays: Sequence[Play], *own: str) -> tuple[str, ...]:
-    """Return what plays and their scorer found, each text once."""
+    """Return the findings of plays and of their scorer, without duplicates."""
     return tuple(dict.fromkeys([*(text for play in plays for text in play.findings), *own]))
 
 
@@ -100,11 +100,11 @@ def score_decisions(plays: Sequence[Play], exact: FloatArray, world: int) -> dic
     Parameters
     ----------
     plays : sequence of Play
-        Which published pairs of a decision and the bytes of its weights.
+        Plays that publish pairs of a decision and the bytes of its weights.
     exact : ndarray, shape (trials, decisions, N) or (decisions, N)
-        Sums without noise, as for `place_draws`; the first decisions are scored.
+        Sums without noise, as in `place_draws`; the first decisions are scored.
     world : int
-        Of the runs.
+        World of the runs.
     """
     count = exact.shape[-2]
     chosen = np.array([[decision for decision, _ in play.published[:count]] for play in plays])
@@ -112,7 +112,7 @@ def score_decisions(plays: Sequence[Play], exact: FloatArray, world: int) -> dic
 
 
 def published_weights(plays: Sequence[Play]) -> FloatArray:
-    """Return the weights that were published with all decisions, (trials, decisions, N)."""
+    """Return the weights published with all decisions, (trials, decisions, N)."""
     return np.array([[np.frombuffer(law) for _, law in play.published] for play in plays])
 
 
@@ -120,15 +120,15 @@ def published_weights(plays: Sequence[Play]) -> FloatArray:
 
 
 class SumScorer(Scorer):
-    """Base of scorers of what is released of sums, given the exact sums of either stream.
+    """Base of scorers of releases of sums, given the exact sums of both streams.
 
-    Both are added up during one run: records of the other stream enter at the decisions of this
-    run, since the likelihood is that of the same releases under the other stream.
+    Both sums are computed during one run. Records of the other stream enter at the decisions of
+    this run, because we need the likelihood of the same releases under the other stream.
 
     Raises
     ------
     ValueError
-        For a stream without a release, and a learner that shows nothing of its releases.
+        For a stream without a release, and for a learner that does not show its releases.
     """
 
     family: Sums | Fits
@@ -144,7 +144,7 @@ class SumScorer(Scorer):
             raise ValueError(f"releases are only known of learners with {family.shows}")
 
     def run(self, learner: Learner, world: int, tape: Source) -> Play:
-        """Play a stream, and note what the records of the other one would have added."""
+        """Play a stream, and note what the records of the other stream would have added."""
         self.family.person_rounds, self.family.other = self.apart, self.streams[1 - world]
         play = self.family.play(learner, self.streams[world])
         if self.family.shows == "last_decision":
@@ -154,10 +154,10 @@ class SumScorer(Scorer):
         return play
 
     def _exact(self, plays: list[Play]) -> Iterator[tuple[Part, Times, list[FloatArray]]]:
-        """Yield each part, the rounds that end with its releases, and its sums on either stream.
+        """Yield each part, the rounds that end with its releases, and its sums on both streams.
 
-        The sums are those of the stream that was played and of the other one, each of shape
-        (trials, releases, d).
+        The sums are those of the played stream and of the other one, each with shape (trials,
+        releases, d).
         """
         paths = [np.cumsum(stack(plays, name), axis=1) for name in ("leaf", "other")]
         for part, at in self._times.items():
@@ -165,15 +165,15 @@ class SumScorer(Scorer):
 
 
 class ReleasedSums(SumScorer):
-    """Sums that are released with Gaussian noise, and shown.
+    """Sums that are released with Gaussian noise and shown.
 
-    After whitening the noise is standard normal: its distribution function gives the uniforms
-    that are tested, and its squares the privacy losses.
+    After whitening, the noise is standard normal. Its distribution function gives the tested
+    uniforms, and its squares give the privacy losses.
 
     Raises
     ------
     ValueError
-        For generalized Gaussian noise, whose density after a tree is not known.
+        For generalized Gaussian noise, whose density after a tree is unknown.
     """
 
     def __init__(self, family: Sums | Fits, stream: Stream, neighbour: Stream) -> None:
@@ -188,11 +188,11 @@ class ReleasedSums(SumScorer):
         return stack(plays, "released")[:, at]
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
-        """Whether what the learner shows follows from the releases of a part, (releases, d)."""
+        """Return whether the learner's output follows from a part's releases, (releases, d)."""
         return True
 
     def score(self, plays: list[Play], world: int) -> Scores:
-        """Return losses and uniforms of all parts' noise; parts are independent of one another."""
+        """Return losses and uniforms of the noise of all parts, which are independent."""
         from scipy.special import ndtr
 
         losses, residuals, stray = np.zeros(len(plays)), [], False
@@ -212,17 +212,17 @@ class ReleasedSums(SumScorer):
 
 
 class HiddenSums(ReleasedSums):
-    """Sums whose releases only decisions show: steps, vertices, solutions.
+    """Sums whose releases only show in decisions: steps, vertices, solutions.
 
-    The noise is drawn again from a copy of the tape by a sum alone, and the learner's decisions
-    must be those that follow from its own sum with that noise.
+    A separate sum draws the noise again from a copy of the tape. The learner's decisions must
+    follow from its own sum with that noise.
     """
 
     family: Sums
     mismatch = "decisions do not follow from sums with the declared noise"
 
     def run(self, learner: Learner, world: int, tape: Source) -> Play:
-        """Play a stream, and draw the noise of all releases once more."""
+        """Play a stream, and draw the noise of all releases again."""
         play = super().run(learner, world, tape)
         total, claims = self.mechanism, self._claims(tape._claim())
         play.memory["noise"] = {}
@@ -233,7 +233,7 @@ class HiddenSums(ReleasedSums):
         return play
 
     def _claims(self, claim: _core.Claim) -> dict[Part, _core.Claim]:
-        """Return key and stream of each part's noise: of arms, as `dpoco.bandits` derives them."""
+        """Return key and stream of each part's noise; for arms, as `dpoco.bandits` derives them."""
         if not isinstance(self.family, Arms):
             return {...: claim}
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
@@ -241,15 +241,15 @@ class HiddenSums(ReleasedSums):
         return {arm: {"key": key, "stream": arm} for arm in range(self.learner.arms)}
 
     def _read(self, plays: list[Play], part: Part, at: Times) -> FloatArray:
-        """Return the learner's own sums with the noise that was drawn again."""
+        """Return the learner's own sums plus the noise that was drawn again."""
         noise = np.array([play.memory["noise"][part] for play in plays])
         released: FloatArray = stack(plays, "sum")[:, at][:, :, part] + noise
         return released
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
-        """Whether decisions are projected steps, or moves towards the preferred vertices.
+        """Return whether decisions are projected steps, or moves towards the preferred vertices.
 
-        Of learners that solve equations for their decision nothing is compared.
+        Nothing is compared for learners that solve equations for their decision.
         """
         tuning, learner = self.family.tuning, self.learner
         if isinstance(self.mechanism.summand, SecondMoments | GradientAndCurvature):
@@ -257,7 +257,7 @@ class HiddenSums(ReleasedSums):
         for number, (t, row) in enumerate(zip(at, released, strict=True), 1):
             before, after = (play.notes["shown"][t + k][part] for k in (0, 1))
             if part is ... and t + 1 >= learner.horizon:
-                break  # a last record decides nothing
+                break  # no decision follows the last record
             if hasattr(tuning, "step_size"):
                 expected = learner.domain.project(learner.domain.center - tuning.step_size * row)
                 found = np.abs(after - expected).max() <= 4 * tuning.step_size * self._grid + 1e-9
@@ -269,39 +269,39 @@ class HiddenSums(ReleasedSums):
         return True
 
     def _is_best(self, vertex: FloatArray, released: FloatArray) -> bool:
-        """Whether a vertex that a decision moved to is preferred by the sum, up to its grid."""
+        """Return whether the sum prefers the vertex that a decision moved to, up to its grid."""
         best = self.learner.domain.minimize_linear(np.ascontiguousarray(released))
         slack = 4 * self._grid + 1e-9 * float(np.abs(released).max())
         return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
 
 
 class HiddenLosses(HiddenSums):
-    """Decisions, experts or points of a net, are drawn by weights that follow from the sums."""
+    """Experts or points of a net, drawn by weights that follow from the sums."""
 
     def __init__(self, family: Sums, stream: Stream, neighbour: Stream) -> None:
         super().__init__(family, stream, neighbour)
-        # The transform's inverse is linear: what a grid of the releases becomes, at most.
+        # The transform's inverse is linear. This is the largest image of a grid of the releases.
         units = self._losses(np.eye(self.mechanism.summand.size))
         self._slack = self._grid * float(np.abs(units).sum(axis=0).max())
 
     def _losses(self, sums: FloatArray) -> FloatArray:
-        """Return losses from rows of sums: of a net's points, those of transformed losses."""
+        """Return losses from rows of sums; for a net, those of its points."""
         checker = getattr(self.learner, "_checker", None)
         return sums if checker is None else np.array([checker.invert(row.copy()) for row in sums])
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
-        """Whether the weights are the exponential ones of the released losses."""
+        """Return whether the weights are the exponential weights of the released losses."""
         rate = self.family.tuning.learning_rate
         expected = softmax(-rate * self._losses(released))
-        # A value that is off by the slack moves a weight by a share rate * slack, and so does their
-        # sum.
+        # A value that differs by the slack changes a weight by a share rate * slack, and their sum
+        # equally.
         allowed = 1e-8 + (4 * rate * self._slack + 1e-9) * expected
         return bool((np.abs(np.array(play.notes["shown"])[at + 1] - expected) <= allowed).all())
 
     def score(self, plays: list[Play], world: int) -> Scores:
         """Return the scores of the sums, and of the decisions that were drawn by weights."""
         totals = stack(plays, "sum")
-        # What is known without noise before each decision: nothing before the first.
+        # Sums without noise before each decision, which are 0 before the first.
         before = np.concatenate([np.zeros_like(totals[:, :1]), totals], axis=1)
         count = len(plays[0].published)
         exact = np.array([self._losses(rows) for rows in before[:, :count]])
@@ -309,21 +309,21 @@ class HiddenLosses(HiddenSums):
 
 
 class FitSums(ReleasedSums):
-    """The one release of a fit: its noise is drawn again, and the sum must be what follows."""
+    """The single release of a fit: its noise is drawn again, and the sum is compared."""
 
     family: Fits
     mismatch = "the sum does not follow from the declared noise"
 
     def run(self, learner: Learner, world: int, tape: Source) -> Play:
-        """Fit a stream, and draw the noise of its release once more."""
+        """Fit a stream, and draw the noise of its release again."""
         play, claim = super().run(learner, world, tape), tape._claim()
         play.memory["noise"] = np.empty(self.mechanism.summand.size)
         _core.Source(claim["key"], claim["stream"]).fill(_GAUSSIAN, play.memory["noise"])
         return play
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
-        """Whether the release is the sum with the noise that was drawn again, on its grid."""
-        # The grid of the release, a power of two in proportion to the noise.
+        """Return whether the release is the sum plus the noise drawn again, on its grid."""
+        # The grid of the release, a power of two proportional to the noise.
         step = 2.0 ** (np.frexp(self._scale)[1] - _GRID_BITS)
         exact = play.notes["leaf"][0] + self._scale * play.memory["noise"]
         far = np.abs(released[0] - step * np.rint(exact / step)).max()
@@ -331,19 +331,19 @@ class FitSums(ReleasedSums):
 
 
 class StatisticSums(ReleasedSums):
-    """Noisy statistics of all arms, and estimates that follow from them.
+    """Noisy statistics of all arms, and the estimates that follow from them.
 
-    Privacy is joint: all actions but the own one follow from what is released, so that is what is
-    scored. The changed record may get another action on the other stream; given equal releases,
+    Privacy is joint: all actions but the user's own follow from the releases, so the releases are
+    scored. The changed record may get another action on the other stream. Given equal releases,
     both actions are known.
     """
 
     mismatch = "estimates do not follow from the released statistics"
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
-        """Whether every arm's estimate solves its released equations, where it has some."""
+        """Return whether every arm's estimate, if any, solves its released equations."""
         learner, tuning, summand = self.learner, self.family.tuning, self.mechanism.summand
-        # Damped sums depend on all releases: tests compare them with an independent program.
+        # Damped sums depend on all releases. Tests compare them with an independent program.
         if isinstance(summand, ResidualStatistics) or tuning.half_life is not None:
             return True
         d = learner.dimension
@@ -367,9 +367,9 @@ class StatisticSums(ReleasedSums):
 
 
 def vertex_choices(domain: Any) -> list[Choice]:
-    """Return entries that are chosen independently, and their values, one choice a row.
+    """Return the independently chosen entries and their values, one choice per item.
 
-    A box chooses an end on each coordinate, independently; all other domains one vertex.
+    A box chooses an end on each coordinate independently; all other domains choose one vertex.
     Complexity O(number of vertices).
     """
     d = domain.dimension
@@ -383,7 +383,7 @@ def vertex_choices(domain: Any) -> list[Choice]:
 
 
 class Vertices(SumScorer):
-    """The vertex of every update, read off the step that a decision or an estimate takes."""
+    """The vertex of every update, computed from the step that a decision or estimate takes."""
 
     family: Sums
     mismatch = "steps do not lead towards vertices of the declared law"
@@ -396,7 +396,8 @@ class Vertices(SumScorer):
             k = np.arange(1.0, len(at) + 1.0)[:, None]
             before, after = (shown[:, times][:, :, part] for times in (at, at + 1))
             vertices = before + (after - before) * (k + 1.0)
-            # The noise shrinks with the updates, for so does the weight of a record in the mean.
+            # The noise falls with the updates, because the weight of a record in the mean also
+            # falls.
             rate = 1.0 / (m.scores.batch * (k + m.scores.offset) * m.scale * k**-m.exponent)
             columns = list[list[FloatArray]]()
             for entries, table in choices:
@@ -407,7 +408,7 @@ class Vertices(SumScorer):
                     [gaps.argmin(axis=2), *(selection_law(m.law, each, 1.0) for each in scores)]
                 )
             parts.append([np.stack(each, axis=2) for each in zip(*columns, strict=True)])
-        # Updates of every part in order; a box has several draws in each.
+        # Updates of each part in order. A box has several draws in each update.
         chosen, own, other = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         count, values = len(plays), own.shape[-1]
         own, other = (law.reshape(count, -1, values) for law in (own, other))
@@ -423,27 +424,27 @@ class Vertices(SumScorer):
 class Batches(Family):
     """Every batch of losses enters one separate release.
 
-    What enters a release is the batch's sum, centred where the noise is Gaussian. Its movement
-    is compared in the norm of the noise, and with the noise in use as log odds or mu.
+    The input of a release is the batch's sum, centred if the noise is Gaussian. Its movement is
+    compared in the norm of the noise, and as log odds or mu for the noise in use.
     """
 
     def publication(self, learner: Learner, decision: Decision) -> object:
-        """Return the decision and the weights that it was drawn by."""
+        """Return the decision and the weights by which it was drawn."""
         return decision, learner.weights.tobytes()
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note what entered the release of a batch that ends; return how much it must draw."""
+        """Note the input of the release of a batch that ends; return the variates due."""
         p, (release, left) = learner.plan.tuning, divmod(t + 1, self.mechanism.batch)
         if left or (p.releases is not None and release > p.releases):
             return 0
         play.note(input=np.array(learner._engine.nonprivate_input()))
         play.note(released=np.array(learner._engine.released()))
-        # The next decision's variate is no noise.
+        # The variate of the next decision is not noise.
         noisy = learner.guarantee.private and learner.experts > 1
         return 1 + (learner.round < learner.horizon) if noisy else 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield how far the record moved its own batch's release, and that it moved no other."""
+        """Yield how far the record moved its batch's release, and the others (by 0)."""
         m = self.mechanism
         inputs = (play.notes.get("input", []) for play in (base, other))
         for k, (a, b) in enumerate(zip(*inputs, strict=True)):
@@ -456,7 +457,7 @@ class Batches(Family):
             yield from self._spend(a, b, moved)
 
     def _spend(self, ours: FloatArray, theirs: FloatArray, moved: float) -> Iterator[Change]:
-        """Yield what the movement of a release spends with the noise in use, and the promise."""
+        """Yield the cost of a release's movement with the noise in use, and the promised bound."""
         m, found = self.mechanism, self.learner.guarantee
         if not found.private:
             return
@@ -474,15 +475,15 @@ class Batches(Family):
             yield "the log odds of a release", ratio(moved, m.scale), pure
 
     def facts(self) -> dict[str, bool]:
-        """Whether weights were shared between experts, as against a sequence with switches."""
+        """Return whether weights were shared between experts, for sequences with switches."""
         return {"shared weights": self.learner.plan.tuning.share_rate > 0.0}
 
 
 def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
-    """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
+    """Return the law with entries of at least `floor` that is nearest in relative entropy."""
     low = np.zeros(len(weights), dtype=bool)
     while True:
-        # Raised entries lower the others, which may then fall below the floor as well.
+        # Raising entries reduces the others, which may then also fall below the floor.
         scaled = weights * ((1.0 - floor * low.sum()) / weights[~low].sum())
         below = ~low & (scaled < floor)
         if not below.any():
@@ -491,12 +492,12 @@ def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
 
 
 class ReleasedBatches(Scorer):
-    """Releases of batches, and the weights that decisions are drawn by.
+    """Releases of batches, and the weights by which decisions are drawn.
 
     Raises
     ------
     ValueError
-        For a stream without a whole batch, or for one expert, who is never chosen from.
+        For a stream without a complete batch, and for a single expert.
     """
 
     family: Batches
@@ -511,7 +512,7 @@ class ReleasedBatches(Scorer):
         self._admitted = [admit(family.learner, each.parts[0]) for each in self.streams]
         used = (rows[: self._releases * m.batch] for rows in self._admitted)
         sums = [rows.reshape(self._releases, m.batch, -1).sum(axis=1) for rows in used]
-        # Centring comes before Gaussian noise (docs/privacy/batch_share.md).
+        # Sums are centred before adding Gaussian noise (docs/privacy/batch_share.md).
         centred = m.law == "gaussian"
         self._inputs = [x - x.mean(axis=1, keepdims=True) if centred else x for x in sums]
 
@@ -522,11 +523,11 @@ class ReleasedBatches(Scorer):
     def score(self, plays: list[Play], world: int) -> Scores:
         """Return the scores of releases, and of the decisions drawn by their weights.
 
-        Weights must be those of the printed rule.
+        The weights must follow the printed rule.
         """
         released, findings = stack(plays, "released"), list[str]()
         laws = published_weights(plays)[:, : self._releases * self.mechanism.batch + 1]
-        state = np.zeros_like(laws[:, 0])  # logarithms of weights, up to a constant
+        state = np.zeros_like(laws[:, 0])  # log weights, up to a constant
         for t in range(laws.shape[1]):
             if t and t % self.mechanism.batch == 0:
                 state = self._update(state, released[:, t // self.mechanism.batch - 1])
@@ -540,12 +541,13 @@ class ReleasedBatches(Scorer):
         return replace(scores, findings=found, draws=draws)
 
     def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
-        """Return log-weights after a release: exponential weights, then shares or a floor.
+        """Return log weights after a release: exponential weights, followed by shares or a floor.
 
         All have shape (trials, N).
         """
         p, n = self.learner.plan.tuning, self.learner.experts
-        # Weights depend on differences only; without the least, sums of many releases stay small.
+        # Weights only depend on differences. Subtracting the least keeps sums of many releases
+        # small.
         state = state - p.learning_rate * (released - released.min(axis=1, keepdims=True))
         if p.share_rate > 0.0:
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
@@ -557,14 +559,14 @@ class ReleasedBatches(Scorer):
     def _score_releases(self, released: FloatArray, world: int) -> Scores:
         """Return the scores of the noise of batches, by its law.
 
-        Gaussian and Laplace noise have independent coordinates. Noise with density
-        exp(-max |x| / scale) has a Gamma-distributed largest entry and others uniform below it.
+        Gaussian and Laplace noise have independent coordinates. For density exp(-max |x| / scale),
+        the largest entry is Gamma-distributed and the others are uniform below it.
 
         Parameters
         ----------
         released : ndarray, shape (trials, releases, N)
         world : int
-            Of the runs.
+            World of the runs.
         """
         from scipy import special
 
@@ -584,7 +586,7 @@ class ReleasedBatches(Scorer):
         else:
             radius = np.abs(own).max(axis=2)
             change = (np.abs(other).max(axis=2) - radius) / scale
-            # The largest entry is Gamma(N), and the first of the others uniform below it.
+            # The largest entry is Gamma(N), and the first of the others is uniform below it.
             place = (np.abs(own).argmax(axis=2) + 1) % own.shape[2]
             entry = np.take_along_axis(own, place[:, :, None], axis=2)[:, :, 0]
             parts = special.gammainc(own.shape[2], radius / scale), 0.5 * (entry / radius + 1.0)
@@ -592,7 +594,7 @@ class ReleasedBatches(Scorer):
         return Scores(change.sum(axis=1), uniforms)
 
     def _responses(self, released: FloatArray, world: int) -> Scores:
-        """Return the scores of randomized responses: a coordinate drawn uniformly, and its sign."""
+        """Return the scores of randomized responses: a uniformly drawn coordinate, and its sign."""
         n, epsilon = released.shape[2], self.mechanism.epsilon
         place = np.abs(released).argmax(axis=2)
         up = np.take_along_axis(released, place[:, :, None], axis=2)[:, :, 0] > 0.0

@@ -1,7 +1,7 @@
 """Families of learners whose records enter sums: of vectors, gradients, losses, statistics, totals.
 
-The leaf of a record is computed from its definition, or by the engine as a function without state,
-and the sum that the engine holds must be that of these leaves.
+The leaf of a record is computed from its definition, or by the engine as a function without state.
+The engine's sum must be the sum of these leaves.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from dpoco.statistics import Block, Layout
 
 Part = Any  # index into sums: all of them, or an arm
 
-# Rounding of a leaf's own arithmetic, relative to the bound.
+# Rounding error in the computation of a leaf, relative to the bound.
 ROUNDING = 1e-9
 
 
 class Sums(Family):
     """Base of the families whose records enter a sum, alone or in batches.
 
-    A play notes every leaf (what a record adds) and the sum after every round. In each round
-    the engine's sum must be the one before plus the leaves of the batches that ended, up to
-    `slack`: so that nothing but leaves enters it. The leaves of two plays may then differ by
-    `sensitivity` in the replaced round, and by nothing elsewhere.
+    A play notes every leaf (the amount that a record adds) and the sum after every round. In each
+    round, the engine's sum must be the previous sum plus the leaves of the batches that ended, up
+    to `slack`. So nothing but leaves enters the sum. The leaves of two plays may differ by
+    `sensitivity` in the replaced round, and not at all elsewhere.
     """
 
     unexplained: ClassVar[str] = (
@@ -63,21 +63,21 @@ class Sums(Family):
     joins_rounds = True
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
-        """Return what a record adds in the learner's current round, before it is observed.
+        """Return the amount that a record adds in the current round, before it is observed.
 
         Parameters
         ----------
         learner : Learner
-            Before it observes the record.
+            The learner before it observes the record.
         decision : object
-            Of this round: gradients are taken at it.
+            Decision of this round, at which gradients are computed.
         record : tuple
-            Its raw parts; to clip them is a part of what a leaf is.
+            Its raw parts. Clipping them is part of computing a leaf.
         """
         raise NotImplementedError
 
     def exact(self, learner: Learner) -> FloatArray:
-        """Return the sum that a learner holds, without noise."""
+        """Return the learner's sum without noise."""
         return np.array(learner._engine.nonprivate_sum())
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
@@ -85,22 +85,22 @@ class Sums(Family):
         return slice(None) if self.is_batch_end(t + 1) else []
 
     def count_fresh(self, learner: Learner, ended: bool) -> int:
-        """Return how many variates a round must have drawn."""
+        """Return the least number of variates for a round."""
         return int(ended and learner.guarantee.private)
 
     def slack(self, found: FloatArray) -> float:
-        """Return how far a sum may be from the one before and the leaves since."""
-        # Leaves may end on the other side of half a grid; a batch's are added in another order.
+        """Return the allowed distance of a sum from the previous sum plus the leaves since then."""
+        # Leaves may round to the other side of half a grid, and a batch adds them in another order.
         return max(self._least_slack, ROUNDING * float(np.abs(found).max()) + 2.0 * self.grid)
 
     @cached_property
     def _least_slack(self) -> float:
-        """How far any sum may be."""
+        """Distance that is allowed for any sum."""
         return ROUNDING * self.sensitivity + 2.0 * self.grid
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far one record moves the sum, in the norm that its noise is measured against."""
+        """Bound on one record's movement of the sum, in the norm that the noise is measured in."""
         m, near = self.mechanism, Neighbours(self.relation)
         if isinstance(m, GaussianSum):
             return m.summand.movement(near, m.order)
@@ -110,29 +110,29 @@ class Sums(Family):
 
     @cached_property
     def batch(self) -> int:
-        """Records of a push, or of the first one."""
+        """Records of a push, or of the first push."""
         return int(getattr(self.mechanism, "scores", self.mechanism).batch)
 
     @cached_property
     def growth(self) -> str | None:
-        """How batches grow, if they do."""
+        """How batches grow; None if they do not."""
         return getattr(self.mechanism, "growth", None)
 
     def ends(self, rounds: int) -> Sequence[int]:
-        """Return how many rounds are over when batches end, of so many rounds."""
+        """Return after how many rounds batches end, up to `rounds`."""
         if self.growth is None:
             return range(self.batch, rounds + 1, self.batch)
         ends = islice(batch_starts(self.batch, self.growth), 1, self.mechanism.pushes + 1)
         return tuple(takewhile(lambda end: end <= rounds, ends))
 
     def releases(self, rounds: int) -> dict[Part, NDArray[np.intp]]:
-        """Return the rounds that end with a release of a part, of so many rounds."""
+        """Return the rounds that end with a release of each part, up to `rounds`."""
         ends = self.ends(rounds)
         most = getattr(self.mechanism, "pushes", len(ends))
         return {...: np.array(ends[:most], dtype=np.intp) - 1}
 
     def is_batch_end(self, rounds: int) -> bool:
-        """Whether no batch is open after so many rounds."""
+        """Return whether no batch is incomplete after so many rounds."""
         if self.growth is None:
             return rounds % self.batch == 0
         return rounds == 0 or rounds in self.ends(rounds)
@@ -143,11 +143,11 @@ class Sums(Family):
         return float(getattr(self.mechanism, "grid", 0.0))
 
     def show(self, learner: Learner) -> FloatArray:
-        """Return what the learner shows of its releases, if it shows anything."""
+        """Return the learner's attribute that shows its releases, if there is one."""
         return np.array(getattr(learner, self.shows, 0.0))
 
     def start(self, learner: Learner, play: Play) -> None:
-        """Remember the first sum, and that no leaf waits for the end of its batch."""
+        """Store the first sum, and that no leaf waits for the end of its batch."""
         total = self.exact(learner)
         play.memory |= {"total": total, "pending": 0.0 * total}
         play.note(shown=self.show(learner))
@@ -161,33 +161,33 @@ class Sums(Family):
         play.note(leaf=leaf, other=other)
 
     def decide_other(self, decision: Decision) -> Decision:
-        """Return the decision that the other stream's record would have had."""
+        """Return the decision that the other stream's record would have received."""
         return decision
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Compare the engine's sum with the leaves so far; note a finding if it holds more."""
+        """Compare the engine's sum with the leaves so far; a difference is a finding."""
         ended, (total, pending) = self.find_complete(learner, t, play), play.memory.values()
         pending += play.notes["leaf"][t]
         total[ended] += pending[ended]
         pending[ended] = 0.0
         found = self.exact(learner)
         far = np.abs(total - found).max()
-        # Written with `not`, so that a sum that is NaN is a finding. The first is seldom exceeded.
+        # Written with `not`, so that a sum of NaN is a finding. The cheaper test comes first.
         if not far <= self._least_slack and not far <= self.slack(found):
             play.findings.append(self.unexplained)
-        total[...] = found  # roundings of earlier rounds are no later round's
+        total[...] = found  # rounding errors of earlier rounds do not add up
         play.note(sum=found, shown=self.show(learner))
         return self.count_fresh(learner, ended != [])
 
     def size(self, change: FloatArray) -> float:
-        """Return the size of a change, in the norm the sensitivity is stated in."""
-        m, norm = self.mechanism, np.inf  # of selections
+        """Return the size of a change, in the norm of the sensitivity."""
+        m, norm = self.mechanism, np.inf  # for selections
         if isinstance(m, GaussianSum):
             norm = 2.0 if m.order == 2.0 else m.summand.norm
         return _core.norm(np.ascontiguousarray(change), norm)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
+        """Yield the rounds whose sums differ by a record replaced in round `at` and no other."""
         ends = self.ends(len(base.notes["sum"]))
         own = bisect_right(ends, at)
         if own < len(ends):
@@ -196,13 +196,13 @@ class Sums(Family):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         """Yield the movements of the leaf and of the sum, in the noise's norm and as mu.
 
-        The leaf shows a wrong clipping; the sum, what became of it: a record that was added twice,
-        or rounded to another grid than declared.
+        The leaf reveals wrong clipping. The sum reveals records that were added twice or rounded to
+        another grid than declared.
         """
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
         yield "the sum", leaf, self.sensitivity
         yield from self.spend_mu(leaf)
-        # The sums themselves: as records were added and rounded.
+        # The sums themselves, with records as they were added and rounded.
         for t in self.find_rounds_apart(base, other, at):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
@@ -211,24 +211,24 @@ class Sums(Family):
 
     @property
     def _has_mu(self) -> bool:
-        """Whether the guarantee is one of Gaussian noise, whose mu a movement spends."""
+        """Return whether the guarantee is of Gaussian noise, so that movements cost mu."""
         return self.learner.guarantee.mu is not None and getattr(self.mechanism, "order", 0) == 2.0
 
     def spend_mu(self, moved: float) -> Iterator[Change]:
-        """Yield the mu that a movement of the sum spends, and the guarantee's."""
+        """Yield the mu that a movement of the sum costs, and the guarantee's mu."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         if mu is not None and self._has_mu:
             spent = moved * m.factorisation.column(m.pushes) / m.scale
             yield "mu of the releases", spent, mu
 
     def person_changes(self, other: Play) -> Iterator[Change]:
-        """Yield what all rounds of a person move together, after the sum's factorisation.
+        """Yield the movement by all rounds of a person together, after the sum's factorisation.
 
-        The noise of prefix sums is white after `whitening_matrix`; the length of the movement there
-        is what all releases tell, however they are combined.
+        `whitening_matrix` turns the noise of prefix sums into white noise. The length of the
+        whitened movement bounds what all releases reveal, in any combination.
         """
-        # At equal releases, as the proof has it: what each record adds is compared with what the
-        # old one would have added.
+        # As in the proof, we compare at equal releases what each record adds with what the old
+        # record would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["other"])
         m, guarantee = self.mechanism, self.learner.guarantee
         yield "the sum", max(self.size(row) for row in moved), self.sensitivity
@@ -246,10 +246,10 @@ class Sums(Family):
 
 
 class Vectors(Sums):
-    """Sums of the vectors that a learner is given, each clipped; every sum is released.
+    """Sums of clipped vectors that a learner receives; every sum is released.
 
-    On one tape the noise is the same, so releases differ by what sums do: from the round of the
-    record on by what it moves, and by nothing else.
+    On one tape the noise is equal, so releases differ like the sums: from the round of the record
+    on, by the movement of its leaf, and by nothing else.
     """
 
     needs = ("variates_drawn",)
@@ -260,26 +260,26 @@ class Vectors(Sums):
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
             return np.zeros_like(row)
-        # A norm of the row itself would overflow for entries of 1e300.
+        # The norm of the unscaled row would overflow for entries of 1e300.
         size = largest * _core.norm(np.ascontiguousarray(row / largest), vector.norm)
         inside: FloatArray = (row / largest) * (vector.bound / (size / largest))
         return row if size <= vector.bound else inside
 
     def exact(self, learner: Learner) -> FloatArray:
-        """Return zeros: the engine shows releases, and no sum without noise."""
+        """Return zeros, because the engine shows releases and no sum without noise."""
         return np.zeros(self.mechanism.summand.size)
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note what was released; every release draws noise where there is any."""
+        """Note the release; every noisy release must draw."""
         play.note(released=answer)
         return int(self.mechanism.scale > 0.0)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        """Yield nothing: `compare` looks at all releases."""
+        """Yield nothing, because `compare` checks all releases."""
         yield from ()
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where two releases differ by anything but the leaves' prefix sums."""
+        """Yield releases that differ by anything but the leaves' prefix sums."""
         ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
         moved = np.array(base.notes["leaf"]) - np.array(other.notes["leaf"])
         apart = (ours - theirs) - np.cumsum(moved, axis=0)
@@ -294,28 +294,29 @@ class Vectors(Sums):
 
 
 class Intervals(Vectors):
-    """Totals of intervals, by the statistics' definitions; the running sums of them are released.
+    """Totals of intervals, by the statistics' definitions; their running sums are released.
 
-    A round is an interval; its record is a matrix with a row for each record of one person.
+    A round is an interval. Its record is a matrix with one row per record of one person.
     """
 
     unexplained = "what is released is not the sum of what records add by definition"
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far one person moves an interval's total: every entry of a record is rounded."""
+        """Bound on one person's movement of an interval's total; entries of records are rounded."""
         most, m = super().sensitivity, self.mechanism
-        # An entry is rounded by half a step at most, of either record if one replaces the other.
+        # Rounding moves an entry by at most half a step, for both records if one replaces the
+        # other.
         sides = 1.0 if self.relation == "replace" else 0.5
         rounding: float = sides * m.summand.records * math.sqrt(m.summand.size) * m.grid
         return most + rounding
 
     def is_empty(self, record: Record) -> bool:
-        """Whether the interval has no record of the person."""
+        """Return whether the interval has no record of the person."""
         return len(present(record[0])) == 0
 
     def check_records(self, old: Record, new: Record) -> None:
-        """Raise if a record of an interval became another one under relation "zero_out"."""
+        """Raise if an interval's record became a different one under relation "zero_out"."""
         if self.relation != "zero_out":
             return
         changed = ~np.all((old[0] == new[0]) | (np.isnan(old[0]) & np.isnan(new[0])), axis=1)
@@ -325,14 +326,14 @@ class Intervals(Vectors):
             )
 
     def replaces(self, old: Record, new: Record) -> bool:
-        """Whether an interval may be another one: any may become empty, or be filled."""
+        """Return whether an interval may replace another: any may become empty, or be filled."""
         return self.is_empty(old) or self.is_empty(new) or super().replaces(old, new)
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
         """Return the total of an interval's records by the definition of each statistic.
 
-        Cells are laid out block by block, and within a block group by group. Every entry is rounded
-        to the grid by itself, as the monitor does before it adds.
+        Cells are arranged block by block, and within a block group by group. Every entry is rounded
+        to the grid separately, as in the monitor, before it is added.
         """
         layout: Layout = self.learner._layout
         grid, total = self.grid or layout.grid, np.zeros(self.mechanism.summand.size)
@@ -355,20 +356,20 @@ class Intervals(Vectors):
 
 
 def _entry(block: Block, values: Record | None, x: float) -> tuple[int | None, float]:
-    """Return the cell of a group that a record changes, if any, and by how many units.
+    """Return the cell of a group that a record changes, if any, and the change in units.
 
     Parameters
     ----------
     block : Block
-        A statistic's part of each group: its kind of entry, cells, scale and edges.
+        Part of a statistic in each group: its kind of entry, cells, scale and edges.
     values : tuple or None
-        Public values of a column of codes; None of other columns.
+        Public values of a column of codes; None for other columns.
     x : float
-        The number that a record has in the block's column.
+        The record's number in the block's column.
     """
     if block.entry == "one":
         return 0, 1.0
-    if values is not None:  # all but NaN stand for a value, public or not
+    if values is not None:  # all codes but NaN stand for a value, public or not
         known = int(x) if x in range(len(values)) else len(values)
         return (None if math.isnan(x) else known), 1.0
     if not math.isfinite(x):
@@ -390,21 +391,21 @@ class Records(Sums):
     """Sums of what records add at decisions: gradients, curvatures, second moments."""
 
     shows = "last_decision"
-    _decisions: tuple[FloatArray, FloatArray]  # of the batch before, and of the current one
+    _decisions: tuple[FloatArray, FloatArray]  # of the previous and of the current batch
 
     def decide(self, learner: Learner, record: Record) -> Decision:
-        """Return the round's decision, and remember those of this batch and the one before."""
+        """Return the round's decision, and store the decisions of this and the previous batch."""
         decision, t = learner.decide(), learner.round
-        if self.is_batch_end(t):  # some leaves are taken at the one before, too
+        if self.is_batch_end(t):  # some leaves are also taken at the previous decision
             self._decisions = self._decisions[1] if t > 0 else decision, decision
         return decision
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
-        """Return a gradient, second moments, or what the engine's own function says of others.
+        """Return a gradient or second moments; other leaves come from the engine's function.
 
-        Linear losses and second moments are computed from their definition here. Gradients and
-        curvatures of other losses come from the engine, which is asked as a function of decision
-        and record, so that nothing else can enter.
+        Linear losses and second moments are computed from their definitions here. Gradients and
+        curvatures of other losses come from the engine, which is called as a function of decision
+        and record, so that nothing else can affect them.
         """
         loss, row = learner.loss, record[0]
         norm = learner._domain.dual_exponent
@@ -424,13 +425,13 @@ class Records(Sums):
         return np.append(moments, summand.loss_weight * played)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        """Yield the end of the record's batch, where a batch has several records."""
+        """Yield the end of the record's batch, if batches have several records."""
         if self.batch > 1 or self.growth is not None:
             yield from super().find_rounds_apart(base, other, at)
 
 
 def clip_vector(row: FloatArray, bound: float, norm: float, bound_l2: float | None) -> FloatArray:
-    """Return a vector as learners clip it; zero if it is not finite.
+    """Return a vector as clipped by learners; zero if it is not finite.
 
     Parameters
     ----------
@@ -438,7 +439,7 @@ def clip_vector(row: FloatArray, bound: float, norm: float, bound_l2: float | No
     bound, norm : float
         Largest length, in the dual norm of the domain with this exponent.
     bound_l2 : float or None
-        Largest Euclidean length as well, if it is bounded.
+        Largest Euclidean length, if that is also bounded.
     """
     clipper = _clipper(len(row), bound, norm, np.inf if bound_l2 is None else bound_l2)
     factor = clipper.multipliers(np.ascontiguousarray(row[None, :]))[0]
@@ -447,14 +448,14 @@ def clip_vector(row: FloatArray, bound: float, norm: float, bound_l2: float | No
 
 @cache
 def _clipper(dimension: int, bound: float, norm: float, bound_l2: float) -> _core.RecordClipper:
-    """Return a compiled clipper; one serves all rounds of all runs."""
+    """Return a compiled clipper, which is shared by all rounds of all runs."""
     return _core.RecordClipper(dimension, bound, norm, bound_l2)
 
 
 def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
     """Return the upper triangle of x x', off the diagonal times sqrt(2), and weight times x.
 
-    By definition, not by the engine: its norm is that of the matrix and the vector.
+    It is computed by definition, not by the engine. Its norm is that of the matrix and the vector.
     """
     first, second, factors = triangle(len(row))
     return np.concatenate([row[first] * row[second] * factors, weight * row])
@@ -462,46 +463,46 @@ def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
 
 @cache
 def triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
-    """Return the indices of the upper triangle, and 1 on the diagonal, sqrt(2) off it."""
+    """Return the indices of the upper triangle, with factors 1 on the diagonal, sqrt(2) off it."""
     first, second = np.triu_indices(size)
     return first, second, np.where(first == second, 1.0, math.sqrt(2.0))
 
 
 class Losses(Sums):
-    """Sums of losses of experts, or of points of a net, that weights follow from.
+    """Sums of losses of experts, or of points of a net, that determine weights.
 
-    Weights follow from the released sums, and the decision is drawn by them: a draw is
-    post-processing, so that only the sums are compared.
+    Weights follow from the released sums, and the decision is drawn by them. A draw is
+    post-processing, so only the sums are compared.
     """
 
     shows = "weights"
     unexplained = "what enters the sum is not a function of the losses alone"
 
     def publication(self, learner: Learner, decision: Decision) -> object:
-        """Return the decision and the law that it was drawn by, which is public as well."""
+        """Return the decision and the law by which it was drawn, which is also public."""
         return decision, learner.weights.tobytes()
 
     def leaf(self, learner: Learner, decision: Decision, record: Record) -> FloatArray:
-        """Return the losses as they are added, whatever was decided; zero in the last round."""
+        """Return the losses as they are added, for any decision; zero in the last round."""
         leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
         return leaf if self._enters(learner.round + 1) else np.zeros_like(leaf)
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
-        """Return all rows of the sum where the round's losses enter, else none."""
+        """Return all rows of the sum if the round's losses enter it, otherwise none."""
         return slice(None) if self._enters(t + 1) else []
 
     def _enters(self, rounds: int) -> bool:
-        """Whether so many rounds are followed by another: the last one decides nothing."""
+        """Return whether a round follows after so many rounds; the last affects nothing."""
         learner = self.learner
         return bool(rounds < learner.horizon and learner._engine.experts > 1)
 
     def count_fresh(self, learner: Learner, ended: bool) -> int:
-        """Return two where a release is due: its noise, and the draw of the next decision."""
-        return 2 * super().count_fresh(learner, ended)  # the next decision's variate is no noise
+        """Return two if a release is due: its noise, and the draw of the next decision."""
+        return 2 * super().count_fresh(learner, ended)  # the next decision's variate is not noise
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the last round."""
-        # Leaves do not depend on decisions: the sums stay as near in all rounds.
+        # Leaves do not depend on decisions, so the distance of the sums is the same in all rounds.
         yield len(base.notes["sum"]) - 1
 
 
@@ -509,9 +510,9 @@ class Losses(Sums):
 
 
 class Actions(Sums):
-    """Base of bandits: joint privacy, since the own action is seen by its user alone.
+    """Base of bandits: privacy is joint, because only the user sees the user's own action.
 
-    Given equal releases all later actions are equal, whatever the record was.
+    Given equal releases, all later actions are equal, whatever the record was.
     """
 
     joint = True
@@ -521,21 +522,21 @@ class Actions(Sums):
     @cached_property
     @abstractmethod
     def forced(self) -> int:
-        """First rounds, in which the schedule decides whatever the context."""
+        """Number of first rounds, in which the schedule decides whatever the context."""
 
     def decide(self, learner: Learner, record: Record) -> Decision:
-        """Return the action; next to another stream, after noting what contexts recommend."""
+        """Return the action; with another stream, first note the recommended actions."""
         if self.other is not None:
             contexts = [record[0], self.other.record(learner.round)[0]]
             self._advised = learner.recommend(np.array(contexts)).tolist()
         return super().decide(learner, record)
 
     def decide_other(self, decision: Decision) -> Decision:
-        """Return the action for the other context, given all that was released."""
+        """Return the action for the other context, given the releases."""
         return self._advised[1]
 
     def before(self, learner: Learner, decision: Decision, record: Record, play: Play) -> None:
-        """Note the leaves; the action must be recommended for its context, or scheduled."""
+        """Note the leaves. The action must be recommended for its context, or scheduled."""
         if learner.round < self.forced:
             self._advised = (decision, decision)
         if self.other is not None and decision != self._advised[0]:
@@ -545,7 +546,7 @@ class Actions(Sums):
     def admit(
         self, learner: Learner, decision: int, record: Record, norm: float
     ) -> tuple[FloatArray, float] | None:
-        """Return context and reward as a bandit bounds them; None if they are not finite."""
+        """Return context and reward as bounded by a bandit; None if they are not finite."""
         context, reward = record[0], record[1][decision]
         if not np.all(np.isfinite(context)) or not np.isfinite(reward):
             return None
@@ -557,23 +558,23 @@ class Actions(Sums):
 class Statistics(Actions):
     """Statistics of all arms in one sum, whose noisy value others see.
 
-    A record adds to the rows of the arm that was played.
+    A record is added to the rows of the played arm.
     """
 
     unexplained = "what enters the sum is not a function of record and action alone"
 
     @cached_property
     def forced(self) -> int:
-        """The first batch of sums of residuals; no rounds of others."""
+        """Rounds of the first batch for sums of residuals; 0 for others."""
         m = self.mechanism
         return m.batch if isinstance(m.summand, ResidualStatistics) else 0
 
     def publication(self, learner: Learner, decision: Decision) -> object:
-        """Return the action and the noisy sums: what others see is the second."""
+        """Return the action and the noisy sums; others only see the sums."""
         return decision, learner._engine.released().tobytes()
 
     def after(self, learner: Learner, t: int, answer: Decision, play: Play) -> int:
-        """Note the noisy statistics as well."""
+        """Also note the noisy statistics."""
         play.note(released=np.array(learner._engine.released()))
         return super().after(learner, t, answer, play)
 
@@ -594,19 +595,19 @@ class Statistics(Actions):
         return super().find_complete(learner, t, play) if learner.round < learner.horizon else []
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        """Yield the end of the record's batch, if the batch's other actions are the same."""
+        """Yield the end of the record's batch, if the batch's other actions are equal."""
         for t in super().find_rounds_apart(base, other, at):
             ours, theirs = ([arm for arm, _ in x.published[at + 1 : t + 1]] for x in (base, other))
             if t + 1 < self.learner.horizon and ours == theirs:
                 yield t
 
     def find_release(self, base: Play, other: Play, at: int) -> int | None:
-        """Return the first round after whose end the changed record is in a release, if any."""
+        """Return the first round at whose end a release contains the changed record, or None."""
         return next((end - 1 for end in self.ends(len(base.published)) if end > at), None)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where others see a record before the release that it enters."""
-        # Within its batch a record is released to no one.
+        """Yield cases in which others see a record before the release that contains it."""
+        # Within its batch, a record is not released to anyone.
         released = self.find_release(base, other, at)
         for t in range(at, len(base.published) if released is None else released + 1):
             if base.published[t][1] != other.published[t][1]:
@@ -620,16 +621,14 @@ class Statistics(Actions):
 def residual_statistics(
     learner: Learner, summand: ResidualStatistics, arm: int, context: FloatArray, reward: float
 ) -> FloatArray:
-    """Return what a bounded record adds to sums of residuals, by definition: `clip` is released.
+    """Return a bounded record's addition to sums of residuals, by definition; `clip` is released.
 
     Returns
     -------
     ndarray, shape (size,)
-        Clipped residual times context, in the rows of the arm; moments of the context, once
-        or in the
-        arm's rows; the context, where means are wanted; and a count of the residual's size,
-        in bins that
-        grow by sqrt(2).
+        Clipped residual times context, in the rows of the arm; moments of the context, once or in
+        the arm's rows; the context, if means are needed; and a count of the residual's size, in
+        bins that grow by sqrt(2).
     """
     units = context / summand.features
     residual = (reward - learner.coefficients[arm] @ context) / learner.clip
@@ -646,10 +645,10 @@ def residual_statistics(
 
 
 class Arms(Actions):
-    """A learner and a clock of every arm; joint privacy: what others see are all estimates.
+    """A learner and a clock for every arm. Privacy is joint: others see all estimates.
 
     An arm's learner is updated when its clock has counted a batch of rounds. Clocks are public:
-    they count all rounds after the forced ones, and never the actions that records lead to.
+    they count all rounds after the forced ones, and never depend on the chosen actions.
     """
 
     needs = ("clocks", "leaf", "nonprivate_sums", "variates_drawn")
@@ -658,7 +657,7 @@ class Arms(Actions):
 
     @property
     def mechanism(self) -> Any:
-        """The description of one arm's learner; all have the same."""
+        """The description of one arm's learner, which is the same for all arms."""
         return super().mechanism.parts[0]
 
     @property
@@ -673,7 +672,7 @@ class Arms(Actions):
         return min(learner.arms * int(learner._mechanism.forced), learner.horizon)
 
     def releases(self, rounds: int) -> dict[Part, NDArray[np.intp]]:
-        """Return the rounds that end with an update of each arm: its clock has counted a batch."""
+        """Return the rounds that end with an update of each arm: its clock ends a batch."""
         arms, each = np.arange(self.learner.arms), self.learner._mechanism.forced
         done = np.arange(rounds + 1)[:, None]
         clocks = np.clip(done - arms * each, 0, each) + np.maximum(done - self.forced, 0)
@@ -697,12 +696,12 @@ class Arms(Actions):
         return np.array(learner._engine.nonprivate_sums()).reshape(learner.arms, -1)
 
     def start(self, learner: Learner, play: Play) -> None:
-        """Note the clocks as well, which are compared in the end."""
+        """Also note the clocks, which are compared at the end."""
         super().start(learner, play)
         play.note(clocks=learner._engine.clocks())
 
     def find_complete(self, learner: Learner, t: int, play: Play) -> slice | list[int]:
-        """Return the arms whose clock has just ended a batch."""
+        """Return the arms whose clock has just completed a batch."""
         before, now = play.notes["clocks"][-1], learner._engine.clocks()
         play.note(clocks=now)
         return [k for k in range(len(now)) if now[k] > before[k] and now[k] % self.batch == 0]
@@ -710,7 +709,7 @@ class Arms(Actions):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         """Yield the movements of the arms' leaves, and of their sums when the batch is released."""
         yield from self._sizes(base, other, at, "leaf", at, 0.0)
-        # As it was added, after all later records of the batch were.
+        # The record as it was added, after all later records of the batch.
         released = self.find_release(base, other, at)
         if self.batch > 1 and released is not None:
             rounding = math.sqrt(self.learner.dimension) * self.grid
@@ -719,16 +718,16 @@ class Arms(Actions):
     def _sizes(
         self, base: Play, other: Play, at: int, name: str, when: int, rest: float
     ) -> Iterator[Change]:
-        """Yield the movement of each arm's row of a note.
+        """Yield the movement of each arm's row in a note.
 
         Parameters
         ----------
         base, other : Play
-            As for `changes`.
+            See `changes`.
         at, when : int
             The changed round, and the round of the note.
         name : {"leaf", "sum"}
-            Which note.
+            Which note to compare.
         rest : float
             Allowance for the grid of the sums.
         """
@@ -738,18 +737,18 @@ class Arms(Actions):
         if len(arms) == 1:
             yield "the sum of one arm", float(sizes.max()), moved + rest
         else:
-            # One arm loses the record and another gets one: half of a replacement each.
+            # One arm loses the record and another gets one, which is half of a replacement each.
             single = moved * (0.5 if self.relation == "replace" else 1.0)
             yield "the sums of two arms, each", float(sizes.max()), single + rest
         untouched = [k for k in range(len(sizes)) if k not in arms]
         if untouched:
-            # The sums of two batches differ by rounding alone.
+            # The sums of two batches only differ by rounding.
             most = float(sizes[untouched].max())
             yield "the sums of other arms", most, ROUNDING * moved + rest
         yield from self.spend_mu(float(np.linalg.norm(gap)))
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        """Yield where clocks, estimates or later actions tell of a record too early."""
+        """Yield clocks, estimates or later actions that depend on a record too early."""
         if base.notes["clocks"] != other.notes["clocks"]:
             yield "an arm's clock depends on a record"
         released = self.find_release(base, other, at)
@@ -759,13 +758,13 @@ class Arms(Actions):
                 if t < end:
                     yield "an estimate depends on a record before it was released"
                 return
-            # An observer of the estimates knows all actions but the one of the changed round.
+            # An observer of the estimates knows all actions except that of the changed round.
             if t > at and base.published[t][0] != other.published[t][0]:
                 yield "an action depends on the record of another round"
                 return
 
     def find_release(self, base: Play, other: Play, at: int) -> int | None:
-        """Return the round in which the first of the arms that the record entered is updated."""
+        """Return the round in which the first arm that the record entered is updated."""
         clocks, ends = base.notes["clocks"], []
         for arm in {base.published[at][0], other.published[at][0]}:
             due = (clocks[at][arm] // self.batch + 1) * self.batch
@@ -777,15 +776,15 @@ class Arms(Actions):
 
 
 class Fits(Family):
-    """One release of the second moments of all records.
+    """A single release of the second moments of all records.
 
-    A fit has no rounds: its stream is the data set, and `at` is the number of a record.
+    A fit has no rounds. Its stream is the data set, and `at` is the index of a record.
     """
 
-    needs = ()  # the engine is of one fit
+    needs = ()  # the engine belongs to one fit
 
     def rounds(self, stream: Stream) -> Rounds:
-        """Return the data set; its number of records must be the one that noise was planned for."""
+        """Return the data set, whose number of records must be the planned number."""
         rounds = super().rounds(stream)
         settle(self.learner, len(rounds))
         if self.learner.plan.mechanism.batch != len(rounds):
@@ -793,26 +792,26 @@ class Fits(Family):
         return rounds
 
     def releases(self, rounds: int) -> dict[Part, NDArray[np.intp]]:
-        """Return the one release, as if the data were a single round."""
+        """Return the single release, as if the data were one round."""
         return {...: np.zeros(1, dtype=np.intp)}
 
     def play(self, learner: Learner, rounds: Rounds) -> Play:
         """Add all records to an engine and release once; the model is a function of the release."""
         settle(learner, len(rounds))
-        # The other stream is only added up, and nothing of it is released.
+        # The sum of the other stream is computed, but nothing of it is released.
         (engine, leaf), (_, other) = (
             _add_records(learner, each) for each in (rounds, self.other or rounds)
         )
         play = Play(published=[None], variates=[tuple(engine.variates_drawn())])
         play.note(leaf=leaf, other=other, released=np.array(engine.release()))
         play.variates.append(tuple(engine.variates_drawn()))
-        # How many a fit draws depends on its dimension; none at all would be no noise.
+        # The number of draws of a fit depends on its dimension; with none there would be no noise.
         if learner.guarantee.private and sum(play.variates[-1]) == 0:
             play.findings.append("the fit drew no noise")
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        """Yield the movement of the moments in l2, and what of mu it spends."""
+        """Yield the movement of the moments in l2, and the mu that it costs."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         moved = float(np.linalg.norm(base.notes["leaf"][0] - other.notes["leaf"][0]))
         yield "the sum", moved, m.reach(Neighbours())
@@ -828,7 +827,7 @@ def _add_records(learner: Learner, rounds: Rounds) -> tuple[Any, FloatArray]:
 
 
 def settle(learner: Learner, records: int) -> None:
-    """Calibrate a learner that waits for the number of records."""
+    """Calibrate a learner that needs to know the number of records."""
     if learner._plan is None:
         learner._settle(learner._calibrate(records, learner._arguments["budget"]))
 
@@ -839,12 +838,13 @@ def settle(learner: Learner, records: int) -> None:
 def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     """Return the matrix from independent draws of scale 1 to the noise of the first sums.
 
-    Shape (rounds, draws). Computed from the definition of each factorisation, not by the engine.
+    Shape (rounds, draws). It is computed from the definition of each factorisation, not by the
+    engine.
 
     Parameters
     ----------
     factor : Factorisation
-        Of the sum's description.
+        Factorisation from the sum's description.
     rounds : int
         Number of releases, at least 1.
     """
@@ -856,9 +856,10 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
         return _decoder(_lower_toeplitz(band[:rounds]) / factor.levels[:rounds])
     if not isinstance(factor, Buffered):
         steps = np.arange(1, rounds)
-        # Coefficients of (1 - x)^(-1/2): their Toeplitz matrix squared is that of prefix sums.
+        # Coefficients of (1 - x)^(-1/2). The square of their Toeplitz matrix is that of prefix
+        # sums.
         return _lower_toeplitz(np.cumprod(np.append(1.0, (2.0 * steps - 1.0) / (2.0 * steps))))
-    # Each buffer decays geometrically: lags of the encoder are sums of weighted powers.
+    # Each buffer decays geometrically, so the encoder's coefficients are weighted sums of powers.
     powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
     if isinstance(factor, Normalised):
@@ -868,7 +869,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
 
 def _decoder(encoder: FloatArray) -> FloatArray:
     """Return the decoder of an encoder: the map from draws to the noise of prefix sums."""
-    # The decoder is A C^-1, for prefix sums A and the encoder C.
+    # The decoder is A C^-1, with A the matrix of prefix sums and C the encoder.
     sums = np.triu(np.ones(encoder.shape))
     return np.asarray(np.linalg.solve(encoder.T, sums).T, dtype=np.float64)
 
@@ -877,10 +878,11 @@ def _decoder(encoder: FloatArray) -> FloatArray:
 def whitening_matrix(factor: Factorisation, rounds: int) -> FloatArray:
     """Return the inverse of a lower-triangular L with L L' = M M', M the noise map.
 
-    Shape (rounds, rounds). A tree has more draws than releases, so that its map has no inverse
-    itself. O(rounds^3), once for each factorisation and length.
+    Shape (rounds, rounds). A tree has more draws than releases, so its map is not invertible.
+    O(rounds^3), cached for each factorisation and length.
     """
-    # From the QR decomposition of M': M M' itself would have the square of its condition number.
+    # Computed by a QR decomposition of M', because the condition number of M M' is that of M
+    # squared.
     upper = np.asarray(np.linalg.qr(noise_map(factor, rounds).T, mode="r"))
     return np.linalg.inv(upper.T)
 
@@ -892,7 +894,7 @@ def _lower_toeplitz(first: FloatArray) -> FloatArray:
 
 
 def _tree_map(rounds: int) -> FloatArray:
-    """Return the map of the binary tree: nodes as columns, those of every prefix as rows."""
+    """Return the map of the binary tree: nodes as columns, the nodes of every prefix as rows."""
     top = rounds.bit_length()
     nodes = {
         node: k for k, node in enumerate((h, i) for h in range(top) for i in range(rounds >> h))

@@ -1,9 +1,9 @@
-"""Black-box audit without a fixed number of runs: look, stop or go on whenever you like.
+"""Black-box audit without a fixed number of runs: you may look, stop or continue at any time.
 
-A confidence interval is for one look. Bets are for any number: a player who bets against a true
-claim multiplies the stake by 1 / alpha with probability at most alpha, ever. So you may add pairs
-of runs and look at the outcome as often as you like, and stop at any time, at no cost.
-Proofs: ``docs/privacy/black_box.md``.
+A confidence interval is valid for one look; bets are valid for any number. A player who bets
+against a true claim multiplies the stake by 1 / alpha at any time with probability at most alpha.
+So you may add pairs of runs, look at the outcome as often as you like, and stop at any time, at no
+cost. Proofs: ``docs/privacy/black_box.md``.
 """
 
 from __future__ import annotations
@@ -19,40 +19,41 @@ from dpoco._validation import real_in
 from dpoco.audit._events import POWER, Event, EventReport, find_members
 
 # Fine enough that the bound loses less than a thousandth to the grid.
-_STEPS = 1024  # of the grid of epsilons, per unit
-_LARGEST = 64  # epsilon that is looked for
+_STEPS = 1024  # points of the grid of epsilons per unit
+_LARGEST = 64  # largest epsilon of the grid
 _GRID = np.arange(_LARGEST * _STEPS + 1) / _STEPS
-_BLOCK = 64  # points of the grid looked at together, at most
+_BLOCK = 64  # largest number of grid points that are evaluated together
 
 
-# Columns of pair counts: in both runs, in ours only, in the neighbour's only, in neither. The four
-# claims about an event: as it is, with the streams exchanged, and both for the complement.
+# Columns of pair counts: event in both runs, only in ours, only in the neighbour's, in neither. The
+# four claims about an event are: the claim itself, the claim with the streams exchanged, and both
+# for the complement.
 _FORMS = np.array([[0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0], [3, 1, 2, 0]])
 
-# Fractions of the largest admissible bet. Fine where few hits decide, coarse below, down to what is
-# best for 1e9 pairs.
+# Fractions of the largest admissible bet. They are dense where few hits decide, and coarse below,
+# down to the best one for 1e9 pairs.
 _FRACTIONS = np.sort(np.concatenate([2.0 ** (-0.5 * np.arange(1, 32)), [0.8, 0.9, 0.97]]))
 
 
 @dataclass(frozen=True)
 class AnytimeReport(EventReport):
-    """State of an anytime-valid audit; computed from what the mechanism released.
+    """State of an anytime-valid audit; computed from the mechanism's releases.
 
     The event is the one with the largest e-value against the claim. The measurement and the verdict
-    are valid however the number of pairs was chosen: `confidence` is the probability that no true
-    claim is ever reported as violated.
+    are valid however the number of pairs was chosen: `confidence` is the probability that a true
+    claim is never reported as violated.
 
     Attributes
     ----------
     refuted : bool
         Whether the claim is refuted.
     e_value : float
-        E-value of the claim, over all events: a large value is evidence against it; inf if it
-        exceeds the doubles.
+        E-value of the claim, over all events: a large value is evidence against the claim; inf if
+        it exceeds the range of doubles.
     pairs : int
         Number of pairs of runs so far.
     events : int
-        Number of events that were watched: a union over four claims about each.
+        Number of watched events; the e-value combines four claims about each.
     """
 
     refuted: bool
@@ -130,10 +131,10 @@ class AnytimeAudit:
             raise TypeError("events must be callables")
         self._claimed, self._delta, self._error = claimed, granted, 1.0 - sure
         self._counts = np.zeros((len(self._events), 4), dtype=np.int64)
-        # The bound is a point of this grid, and all points up to it have been refuted.
+        # The bound is a grid point such that all points up to it have been refuted.
         at = int(np.searchsorted(_GRID, claimed))
         self._grid = _GRID if _GRID[at] == claimed else np.insert(_GRID, at, claimed)
-        self._refuted = 0  # points refuted so far, from the first
+        self._refuted = 0  # number of refuted points, from the first
 
     def update(self, outcomes: ArrayLike, neighbour_outcomes: ArrayLike) -> None:
         """Add pairs of runs: row i of one array belongs to row i of the other.
@@ -160,10 +161,10 @@ class AnytimeAudit:
             a, b = int(np.count_nonzero(first)), int(np.count_nonzero(second))
             added[k] = both, a - both, b - both, len(ours) - a - b + both
         self._counts = self._counts + added
-        size = 1  # most looks refute nothing new
+        size = 1  # most updates refute no new point
         while self._refuted < len(self._grid):
             block = self._grid[self._refuted : self._refuted + size]
-            # Written with `not`, so that an e-value that is NaN refutes nothing.
+            # Written with `not`, so that an e-value of NaN refutes nothing.
             kept = np.flatnonzero(~(self._log_e(block) >= -math.log(self._error)))
             self._refuted += len(block) if kept.size == 0 else int(kept[0])
             if kept.size:
@@ -171,9 +172,9 @@ class AnytimeAudit:
             size = min(2 * size, _BLOCK)
 
     def _log_e(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the log of the mean e-value of all claims, one for each epsilon.
+        """Return the log of the mean e-value of all claims, for each epsilon.
 
-        A mean of e-values is an e-value: no error has to be divided among the claims.
+        A mean of e-values is an e-value, so the error need not be divided among the claims.
         """
         values = log_e_values(self._counts, epsilons, self._delta).reshape(len(epsilons), -1)
         most = values.max(axis=1)
@@ -192,13 +193,13 @@ class AnytimeAudit:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted, now and forever. False does not mean that it holds."""
+        """Whether the claim is refuted, which is final. False does not mean that it holds."""
         return self._refuted > int(np.searchsorted(self._grid, self._claimed))
 
     def report(self) -> AnytimeReport:
-        """Return what the audit has found so far, and what it could have found.
+        """Return the findings of the audit so far, and what it could have found.
 
-        Cost O(K) for K events, whatever the number of pairs. It may be called after every update.
+        Costs O(K) for K events, for any number of pairs. It may be called after every update.
         """
         claim = np.array([self._claimed])
         strength = log_e_values(self._counts, claim, self._delta)[0].max(axis=1)
@@ -237,8 +238,8 @@ def log_e_values(
     Parameters
     ----------
     counts : ndarray of int64, shape (K, 4)
-        Pairs in which each event occurred in both runs, in ours only, in the neighbour's only, in
-        neither.
+        Number of pairs in which each event occurred in both runs, only in ours, only in the
+        neighbour's, in neither.
     epsilons : ndarray of float64, shape (E,)
     delta : float
 
@@ -248,7 +249,7 @@ def log_e_values(
         O(E K) time and memory, whatever the number of pairs.
     """
     ratio = np.exp(epsilons)[:, None]
-    bound = ratio + delta  # a bet of 1 / bound could lose everything, at the worst
+    bound = ratio + delta  # in the worst case, a bet of 1 / bound loses everything
     gains = np.stack(
         [
             np.log1p(_FRACTIONS * (1.0 - bound) / bound),
@@ -267,22 +268,22 @@ def log_e_values(
 def _detectable(
     counts: NDArray[np.int64], claimed: float, delta: float, needed: float, pairs: int
 ) -> float:
-    """Return the smallest true epsilon that as many pairs would have found, or inf.
+    """Return the smallest true epsilon that the same number of pairs would have found, or inf.
 
-    On the event (or its complement) whose probability on the stream where it is rarer is as
-    measured (one hit, if there was none): if it were so much more probable on the other, the bets
-    would reach `needed`, a log e-value, with probability 0.9.
+    Consider the event (or its complement) with its measured probability on the stream where it is
+    rarer (one hit, if there was none). With this epsilon, it is so much more probable on the other
+    stream that the bets reach `needed`, a log e-value, with probability 0.9.
 
     Parameters
     ----------
     counts : ndarray of int64, shape (4,)
-        Of the event.
+        Counts of the event.
     claimed, delta : float
         The claim.
     needed : float
-        Logarithm of the e-value that refutes.
+        Logarithm of the e-value that refutes the claim.
     pairs : int
-        Pairs so far.
+        Number of pairs so far.
     """
     from scipy.stats import binom
 
@@ -293,11 +294,11 @@ def _detectable(
     at = np.array([claimed])
     best = math.inf
     for hits in ((both + ours, both + theirs), (neither + theirs, neither + ours)):
-        rare = max(min(hits), 1) / pairs  # none seen is not never
+        rare = max(min(hits), 1) / pairs  # an event without hits is not impossible
         most = int(binom.ppf(1.0 - tail, pairs, rare))
 
         def finds(probable: float, most: int = most) -> bool:
-            """Whether so probable an event would be found in 90 % of all audits."""
+            """Return whether 90 % of all audits would find an event with this probability."""
             fewest = int(binom.ppf(tail, pairs, probable))
             together = round(fewest * most / pairs)
             seen = np.array(
