@@ -1,14 +1,14 @@
-"""Black-box audit: run a mechanism on two neighbouring streams and count.
+"""Black-box audit: run a mechanism on two neighbouring streams and count events.
 
 Whatever the code does inside, an event that is too much more probable on one of two neighbouring
 streams than on the other refutes a claimed (epsilon, delta). The confidence intervals are exact, so
-what is reported as violated is violated but for a probability of 1 - confidence. The converse does
-not hold: an audit that finds nothing has seen two streams and one event. It therefore never says
-that a claim holds, only how large a violation it would have found.
+a reported violation is real, except with probability 1 - confidence. The converse does not hold: an
+audit without findings has seen two streams and one event. It never says that a claim holds, but
+only how large a violation it would have found.
 
-In `dpoco.environments.Packing` every private learner must lose, by group privacy. So a regret well
-below that bound refutes a claimed guarantee, without any look into the learner, and without a pair
-of streams that someone had to think of. Proofs: ``docs/privacy/black_box.md``.
+In `dpoco.environments.Packing`, every private learner must lose, by group privacy. So a regret well
+below that bound refutes a claimed guarantee, without looking into the learner and without a
+hand-made pair of streams. Proofs: ``docs/privacy/black_box.md``.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ Run = Callable[[Stream, int, Source], Any]
 
 _CONFIDENCE = 1.0 - 1e-6
 
-# Methods that a class derived from ours may override: then its own methods are played.
+# Methods that a derived class may override. If it does, its own methods are played.
 _METHODS = (
     "decide", "observe", "run", "last_decision", "select", "test", "push", "fit",
     "_decision", "_row", "_check_turn", "add", "release",
 )  # fmt: skip
 
 _LARGEST_OUTCOMES = 2**32  # bytes
-# A key has 256 bits.
+# A key has 256 bits, that is, four words.
 _KEY_WORDS = 4
 
 
@@ -80,9 +80,9 @@ def epsilon_lower_bound(
     hits, trials : int
         Number of occurrences of the event on the stream, and number of independent runs.
     neighbour_hits, neighbour_trials : int
-        The same on the neighbouring stream.
+        The same numbers for the neighbouring stream.
     delta : float, default 0
-        The delta that is granted, in [0, 1).
+        The allowed delta, in [0, 1).
     confidence : float, default 1 - 1e-6
         Probability that the statement is true, in (0, 1), for any mechanism. The event must have
         been fixed before looking at these runs.
@@ -101,9 +101,9 @@ def epsilon_lower_bound(
     Notes
     -----
     Both probabilities have two-sided Clopper-Pearson intervals at level (1 - confidence) / 2 each,
-    so all four tails together err with at most 1 - confidence. Then the inequality of the
-    definition is checked in both directions, for the event and for its complement: no further
-    multiplicity. Needs scipy.
+    so the probability that any of the four limits is wrong is at most 1 - confidence. Then the
+    inequality of the definition is checked in both directions, for the event and its complement,
+    without further multiplicity. Needs SciPy.
 
     Examples
     --------
@@ -119,12 +119,12 @@ def epsilon_lower_bound(
 
 @dataclass(frozen=True)
 class BlackBoxReport(EventReport):
-    """Outcome of a black-box audit; computed from what the mechanism released.
+    """Outcome of a black-box audit, computed from the mechanism's releases.
 
     Attributes
     ----------
     trials : int
-        Runs of the test half, on each stream; measured, hits and event are of that half.
+        Number of runs in the test half, on each stream, to which measured, hits and event refer.
     """
 
     trials: int
@@ -158,16 +158,16 @@ def black_box_audit(
     epsilon : float
         The claim, at least 0.
     trials : int
-        Number of runs on each stream, at least 2. Half of them train, half of them test.
+        Number of runs on each stream, at least 2. Half of them are for training, half for testing.
     events : callable, str, or sequence of them, optional
         Functions from outcomes to one bool per row. The training half decides which event is
         tested. None: use the event that `learn_event` learns from it (a likelihood-ratio set for
         outcomes that repeat, a threshold along the best-separating direction for vectors of real
-        numbers). The word "learned" among the events adds it to them.
+        numbers). The word "learned" among the events adds that event to them.
     delta : float, default 0
         The claimed delta, in [0, 1).
     confidence : float, default 1 - 1e-6
-        Probability, in (0, 1), of not reporting a violation where there is none.
+        Probability, in (0, 1), of not reporting a violation if there is none.
     seed : int, default 0
         Seed of the source.
 
@@ -184,12 +184,12 @@ def black_box_audit(
 
     Notes
     -----
-    Only one event is tested, on runs that had no part in choosing it, so choosing costs no
+    Only one event is tested, on runs that were not used to choose it, so choosing costs no
     confidence.
 
     Examples
     --------
-    A bit that is told truthfully nine times out of ten has an epsilon of ln 9, about 2.2:
+    A bit that is truthful nine times out of ten has an epsilon of ln 9, about 2.2:
 
     >>> from dpoco.audit import black_box_audit
     >>> def tell(bit, count, source):
@@ -212,7 +212,7 @@ def black_box_audit(
     if isinstance(run, LearnerRuns):
         run = run.pair(stream, neighbour)
     root = Source.seeded(seed)
-    # A source for each stream: the counts must be independent.
+    # Each stream has its own source, because the counts must be independent.
     ours, theirs = (_outcomes(run, each, count, root.spawn()) for each in (stream, neighbour))
     event = best_event(given, ours[:train], theirs[:train], granted)
     hits, neighbour_hits = (int(find_members(event, rows[train:]).sum()) for rows in (ours, theirs))
@@ -231,7 +231,7 @@ def black_box_audit(
 
 
 def _outcomes(run: Run, stream: Stream, count: int, source: Source) -> Outcomes:
-    """Return the outcomes of `run`, checked to be one row a run."""
+    """Return the outcomes of `run`, checked to have one row per run."""
     rows = np.asarray(run(stream, count, source))
     if rows.ndim == 0 or len(rows) != count:
         raise ValueError(f"run must return one row for each of {count} runs")
@@ -257,7 +257,7 @@ class LearnerRuns:
     hidden: tuple[int, ...] = ()
 
     def __call__(self, stream: Stream, count: int, source: Source) -> Outcomes:
-        """Return the outcomes of runs on a stream, one a row."""
+        """Return the outcomes of runs on a stream, one per row."""
         learner = self._make(source)
         kind = compiled_kind(learner)
         if kind is None:
@@ -267,17 +267,17 @@ class LearnerRuns:
         return np.delete(outcomes, self.hidden, axis=1) if self.hidden else outcomes
 
     def pair(self, stream: Stream, neighbour: Stream) -> LearnerRuns:
-        """Return the run for these two streams, or raise ``ValueError`` if they are no neighbours.
+        """Return the run for these two streams, or raise ``ValueError`` if they are not neighbours.
 
-        Under joint privacy the outcome leaves out what only the changed round's user sees.
+        Under joint privacy, the outcome leaves out what only the changed round's user sees.
 
         Raises
         ------
         ValueError
-            For streams that are no neighbours, and for those that differ in a last
-            round which nothing follows.
+            For streams that are not neighbours, and for streams that differ in a last round which
+            no release follows.
         """
-        # This one is looked at and never played.
+        # This learner is inspected and never played.
         learner = self._make(Source.seeded(0))
         family = find_known_family(learner)
         ours, theirs = Rounds(split_parts(stream)), Rounds(split_parts(neighbour))
@@ -291,15 +291,15 @@ class LearnerRuns:
         return replace(self, hidden=differ) if family is not None and family.joint else self
 
     def _make(self, source: Source) -> Learner:
-        """Return a new learner; raise if it takes no stream of the source it is given.
+        """Return a new learner; raise if it does not use a stream of the given source.
 
         A learner on another source would repeat itself in every run, or share noise between runs.
         """
-        # Learners that use the source take a stream of it, which raises its counter.
+        # Learners that use the source take a stream of it, which increments its counter.
         streams = source._next_stream
         learner = make_fresh(self.make_learner, source)
         claims = source._next_stream != streams
-        # A fit claims later, and is played in Python.
+        # A fit takes its stream later, and is played in Python.
         waits = hasattr(learner, "fit") and getattr(learner, "_source", None) is source
         if hasattr(learner, "_arguments") and not (claims or waits):
             raise ValueError("make_learner must give the learner the source it is called with")
@@ -308,22 +308,22 @@ class LearnerRuns:
     def _run_compiled(
         self, learner: Learner, kind: str, stream: Stream, count: int, source: Source
     ) -> Outcomes:
-        """Return the outcomes of the compiled loop; one engine a run, each with its own key.
+        """Return the outcomes of the compiled loop, with one engine per run, each with its own key.
 
-        The first engine's builder is the learner's, which reads the description of the guarantee:
-        what is played is what is claimed.
+        The learner's method builds the engines from the description in the guarantee, so the played
+        mechanism is the claimed one.
         """
         family = Playing(learner)
         first, *others = family.rounds(stream).parts
         second, rounds = (others[0] if others else None), len(first)
         if rounds < 1:
             raise ValueError("stream must have at least one round")
-        if kind == "tests":  # what the mechanism compares with zero
+        if kind == "tests":  # the values that the mechanism compares with zero
             first = np.where(np.isfinite(first), first, 0.0) - learner.plan.tuning.margin
 
         def build(key: bytes) -> object:
             """Return an engine of the learner in round 0, with this key."""
-            # Runs have separate keys, so that all may use the stream of the same number.
+            # The runs have different keys, so all may use the same stream number.
             return learner._build_engine({"key": key, "stream": 1})
 
         if family.loop != "vectors":
@@ -343,7 +343,7 @@ class LearnerRuns:
         return out
 
     def _run_played(self, learner: Learner, stream: Stream, count: int, source: Source) -> Outcomes:
-        """Return the outcomes of learners that are made and played one by one in Python."""
+        """Return the outcomes of learners that are constructed and played one by one in Python."""
         rows: list[Outcomes] = []
         for run in range(count):
             player = learner if run == 0 else self._make(source)
@@ -362,43 +362,42 @@ def learner_runs(make_learner: Make) -> LearnerRuns:
     ----------
     make_learner : callable
         ``Source -> learner``: an unstarted learner or mechanism on that source, always the same
-        one. Anything with ``decide()`` and ``observe(record)`` will do; learners and mechanisms of
+        one. Any object with ``decide()`` and ``observe(record)`` works; learners and mechanisms of
         this library run in compiled code.
 
     Returns
     -------
     callable
-        ``run(stream, count, source)``; streams are fixed beforehand, as for `replay_audit`. Its
-        outcomes: decisions that are integers (of a `LipschitzLearner` the index among its
-        `points`), shape (count, T); those that are vectors, shape (count, T d), for coupled
-        learners with T more entries that are 1 where a round drew afresh. Of a mechanism: its
-        answers (alarms as 1, silence as 0, and -1 after the last alarm) or sums; of a batch learner
-        the fitted vector.
-        Its ``pair(stream, neighbour)``, which `black_box_audit` calls, refuses streams that are
-        no neighbours, and leaves out what only the user of the changed round of a bandit sees.
+        ``run(stream, count, source)``; streams are fixed in advance, as for `replay_audit`. Its
+        outcomes for learners: integer decisions (for a `LipschitzLearner` the index among its
+        `points`), shape (count, T); vector decisions, shape (count, T d), for coupled learners with
+        T more entries that are 1 for rounds with a fresh draw. For mechanisms: answers (1 for an
+        alarm, 0 for silence, and -1 after the last alarm) or sums. For a batch learner: the fitted
+        vector. Its ``pair(stream, neighbour)``, which `black_box_audit` calls, refuses streams that
+        are not neighbours, and leaves out what only the user of a bandit's changed round sees.
 
     Raises
     ------
     ValueError, TypeError
-        When run: for a learner that has played, one that does not use the source it is given, or a
-        stream of another shape.
+        When run: for a learner that has played or does not use the given source, and for a stream
+        of another shape.
 
     Notes
     -----
-    The learner is made once for all runs, and calibrated once; every run has an engine with its
-    own key, built by the learner's own method, or restored to its round 0 under the next key
-    where that is checked to be the same. The interpreter lock is released, and interrupts are
-    served between runs. A class derived from ours with other methods, a learner on custom
-    losses and one with ``on_violation="raise"`` are played round by round in Python.
+    The learner is made and calibrated once for all runs. Every run has an engine with its own key,
+    built by the learner's own method, or reset to round 0 with the next key if that is checked to
+    be equivalent. The interpreter lock is released, and interrupts are handled between runs. These
+    learners are played round by round in Python: classes derived from ours with other methods,
+    learners on custom losses, and learners with ``on_violation="raise"``.
     """
     return LearnerRuns(make_learner)
 
 
 def compiled_kind(learner: Learner) -> str | None:
-    """Return the name of the compiled loop that plays a learner as it is, if there is one.
+    """Return the name of the compiled loop that plays this learner unchanged, if there is one.
 
-    None for a class whose methods are not the library's, for records that may raise, for custom
-    losses, and for engines of Python.
+    None for a class with methods other than the library's, for records that may raise, for custom
+    losses, and for engines in Python.
     """
     own = vars(learner) if hasattr(learner, "__dict__") else {}
     for name in _METHODS:
@@ -406,7 +405,7 @@ def compiled_kind(learner: Learner) -> str | None:
         method = getattr(method, "fget", method)
         if name in own or not str(getattr(method, "__module__", "dpoco.")).startswith("dpoco."):
             return None
-    # Compiled loops clip records and raise for none; custom losses call back into Python.
+    # Compiled loops clip records and never raise for them; custom losses call back into Python.
     if getattr(learner, "_raises", False) or isinstance(getattr(learner, "loss", None), CustomLoss):
         return None
     if type(getattr(learner, "_engine", None)).__module__ != _core.__name__:
@@ -423,14 +422,14 @@ def _check_size(count: int, width: int) -> int:
 
 
 def play_learner(learner: Learner, stream: Stream) -> list[Decision]:
-    """Return what a learner publishes, round by round in Python, or in the end.
+    """Return what a learner publishes, round by round in Python, or at the end.
 
     Parameters
     ----------
     learner : Learner
-        Unstarted; played to the end of the stream.
+        Unstarted; it is played to the end of the stream.
     stream : array or tuple of arrays
-        As ``run`` or ``fit`` takes it.
+        In the form for ``run`` or ``fit``.
     """
     if hasattr(learner, "fit"):
         return [np.array(learner.fit(*split_parts(stream)).theta)]
@@ -438,7 +437,7 @@ def play_learner(learner: Learner, stream: Stream) -> list[Decision]:
     for t in range(len(rounds)):
         record = rounds.record(t)
         decision, answer = playing.decide(learner, record), None
-        # No decision of the stream comes after its last round.
+        # No decision of the stream follows its last round.
         if decision is None or t + 1 < len(rounds):
             answer = playing.observe(learner, decision, record)
         out.append(answer if decision is None else decision)
@@ -455,26 +454,25 @@ class PackingReport:
     Attributes
     ----------
     epsilon, delta : float
-        The claim that was tested.
+        The tested claim.
     regret : float
         Mean regret over the runs.
     bound : float
-        Least expected loss of every learner with that guarantee.
+        Least expected loss of every learner with this guarantee.
     detectable : float
-        Any learner whose mean regret is at or below this value is reported; below 0: none is.
+        A learner is reported if its mean regret is at most this value; negative if none would be.
     measured : float
-        Lower confidence bound on the true epsilon (at this delta): the largest epsilon whose bound
-        the regret refutes, at most 1e4.
+        Lower confidence bound on the true epsilon (at this delta): the largest epsilon, at most
+        1e4, whose bound the regret refutes.
     runs : int
-        Games played, each in a new world.
+        Number of games, each in a new environment.
     confidence : float
-        Probability of not reporting a violation where there is none.
+        Probability of not reporting a violation if there is none.
 
     Notes
     -----
-    There is no event and no pair of streams: by group privacy, the worlds are so near to one
-    another that every learner with the claimed guarantee confuses some of them, and loses in
-    those.
+    There is no event and no pair of streams. By group privacy, the environments are so close to
+    each other that every learner with the claimed guarantee confuses some of them, and loses there.
     """
 
     epsilon: float
@@ -520,23 +518,23 @@ def packing_audit(
     confidence: float = 1.0 - 1e-6,
     seed: int = 0,
 ) -> PackingReport:
-    """Test a claimed guarantee by the regret in a world where every private learner must lose.
+    """Test a claimed guarantee by the regret in an environment where private learners must lose.
 
     Parameters
     ----------
     make_learner : callable
-        ``Source -> learner``: an unstarted learner for the world's experts and horizon, with
+        ``Source -> learner``: an unstarted learner for the environment's experts and horizon, with
         ``decide()`` and ``observe(losses)``.
     environment : Packing
-        The world; it is reset to a new seed for every run.
+        The environment. It is reset to a new seed for every run.
     epsilon, delta : float
         The claim; delta is 0 by default.
     runs : int
         Number of games.
     confidence : float, default 1 - 1e-6
-        Probability, in (0, 1), of not reporting a violation where there is none.
+        Probability, in (0, 1), of not reporting a violation if there is none.
     seed : int, default 0
-        Seed of learners and worlds.
+        Seed of learners and environments.
 
     Returns
     -------
@@ -549,10 +547,10 @@ def packing_audit(
 
     Notes
     -----
-    Regrets lie in [0, R], R = ``environment.largest_regret``. Chernoff's bound for the mean of n
-    independent variables in an interval: a mean of at most ``R x`` has probability at most
-    ``exp(-n KL(x, b / R))`` if the expectation is at least ``b > R x``, with KL the relative
-    entropy of two coins. A claim is refuted when that is at most 1 - confidence.
+    Regrets are in [0, R], R = ``environment.largest_regret``. By Chernoff's bound for the mean of n
+    independent variables in an interval, a mean of at most ``R x`` has probability at most ``exp(-n
+    KL(x, b / R))`` if the expectation is at least ``b > R x``, with KL the relative entropy of two
+    coins. A claim is refuted if this is at most 1 - confidence.
     """
     claimed = positive_float("epsilon", epsilon)
     count = positive_int("runs", runs)
@@ -561,11 +559,11 @@ def packing_audit(
     root = Source.seeded(seed)
     total = 0.0
     for index in range(count):
-        # A new world in each run: the bound is on the mean over worlds, not in one of them.
+        # Each run has a new environment, because the bound is on the mean over environments.
         environment.reset(seed + index)
         total += float(play(make_learner(root), environment).losses.sum())
     largest = environment.largest_regret
-    # Chernoff's exponent of one run: n times it is ln(1 / (1 - confidence)).
+    # Chernoff's exponent for one run; n times this value is ln(1 / (1 - confidence)).
     needed = -math.log1p(-level) / count
     measured = total / count / largest
     return PackingReport(
@@ -581,14 +579,14 @@ def packing_audit(
 
 
 def _refutes(share: float, bound: float, needed: float) -> bool:
-    """Whether a share of the largest regret refutes a bound: by the relative entropy of coins.
+    """Return whether a share of the largest regret refutes a bound, by the relative entropy.
 
     Parameters
     ----------
     share, bound : float
         Mean regret and bound, as shares of the largest regret.
     needed : float
-        Relative entropy at which the probability of so small a mean is the error.
+        Relative entropy at which so small a mean has probability 1 - confidence.
     """
     from scipy.special import rel_entr
 
@@ -597,21 +595,21 @@ def _refutes(share: float, bound: float, needed: float) -> bool:
 
 
 def _largest_refuting(bound: float, needed: float) -> float:
-    """Return the largest share of the largest regret that refutes a bound; -1 if none does."""
+    """Return the largest share of the largest regret that refutes a bound; -1 if there is none."""
 
     def refutes(share: float) -> bool:
-        """Whether a mean regret of this share refutes the bound."""
+        """Return whether a mean regret of this share refutes the bound."""
         return _refutes(share, bound, needed)
 
     return bisect_last(refutes, 0.0, bound) if refutes(0.0) else -1.0
 
 
 def _largest_refuted(environment: Packing, delta: float, share: float, needed: float) -> float:
-    """Return the largest epsilon whose bound the measured share refutes; 0 if none."""
+    """Return the largest epsilon whose bound the measured share refutes; 0 if there is none."""
     largest = environment.largest_regret
 
     def refutes(epsilon: float) -> bool:
-        """Whether the share refutes this epsilon, at the audit's delta."""
+        """Return whether the share refutes this epsilon, at the audit's delta."""
         return _refutes(share, environment.regret_lower_bound(epsilon, delta) / largest, needed)
 
     return bisect_last(refutes, 1e-9, 1e4) if refutes(1e-9) else 0.0

@@ -1,6 +1,6 @@
-"""The contract of learners and mechanisms: what callers rely on, as checks that anybody may run.
+"""The contract of learners and mechanisms: the rules that callers rely on, as runnable checks.
 
-Below are the checks of arguments, budgets, reports, replays and descriptions.
+This module has the checks of arguments, budgets, reports, replays and descriptions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dpoco.random import Source
 
 __all__ = ["check_learner", "contract_checks"]
 
-_UNKNOWN = "unknown_field"  # of a description, which no engine reads
+_UNKNOWN = "unknown_field"  # of a description; no engine reads it
 _SIZES = ("experts", "arms", "dimension", "candidates")
 
 
@@ -61,7 +61,7 @@ def _arguments(s: Subject) -> Options:
 
 
 def _build(s: Subject, kind: type | None = None, **changes: object) -> Learner:
-    """Return a learner with the first one's arguments, but for changes, of its class or another."""
+    """Return a learner, of this class or another, with the first one's arguments and changes."""
     learner: Learner = (kind or s.kind)(**{**_arguments(s), **changes})
     return learner
 
@@ -94,7 +94,7 @@ def bad_arguments_are_refused(s: Subject) -> None:
 
 
 def _unfit(annotation: str) -> Record:
-    """Return what is no value of an option, by its annotation."""
+    """Return values that are invalid for an option, by its annotation."""
     if "'str" in annotation:
         return "no such word", 3
     if "'bool" in annotation:
@@ -112,7 +112,7 @@ def parameters_may_be_restated(s: Subject) -> None:
     for name, value in _settle(s.kind, p).items():
         try:
             again = _build(s, **{"plan": p, name: value})
-        except ValueError as error:  # what only calibration takes is refused whatever it says
+        except ValueError as error:  # arguments of calibration only are always refused
             require("leave it out" in str(error), f"{name}={value!r} restated: {error}")
             continue
         require(again.plan == p, f"parameters changed by {name} being restated")
@@ -120,11 +120,11 @@ def parameters_may_be_restated(s: Subject) -> None:
             others: list[object] = [not value]
         elif isinstance(value, (int, float)):
             others = [value + 1 if np.isfinite(value) else 0.5]
-        elif isinstance(value, str) and value != "none":  # which is no noise, of whatever law
+        elif isinstance(value, str) and value != "none":  # "none" is no noise under any law
             others = [word for word in _words(s.kind, name) if word not in (value, "auto")]
         else:
             others = []
-        default = constructor_parameters(s.kind)[name].default  # which says nothing
+        default = constructor_parameters(s.kind)[name].default  # the default states nothing
         for other in (each for each in others if each != default):
             expect_error(
                 f"{name}={other!r} next to parameters with {value!r}", ValueError,
@@ -133,7 +133,7 @@ def parameters_may_be_restated(s: Subject) -> None:
 
 
 def _settle(kind: Any, plan: object) -> Options:
-    """Return the arguments of a constructor that a plan settles."""
+    """Return the arguments of a constructor that a plan determines."""
     if isinstance(plan, Plan):
         fixed: Options = kind._plan_arguments(plan)
         return fixed
@@ -143,7 +143,7 @@ def _settle(kind: Any, plan: object) -> Options:
 
 
 def _words(kind: type, name: str) -> list[str]:
-    """Return the documented words of an option."""
+    """Return the documented values of an option."""
     line = re.search(rf"^{name} : (.*)", inspect.getdoc(kind) or "", re.MULTILINE)
     return re.findall(r'"(\w+)"', line[1]) if line else []
 
@@ -158,9 +158,9 @@ def budgets_are_kept(s: Subject) -> None:
     s.applies("plan" in constructor_parameters(s.kind))
     spent = s.first.guarantee
     s.applies(spent.private and spent.epsilon > 0.0)
-    # At a delta of 0 Gaussian noise has no finite epsilon to take half of.
+    # At delta = 0, Gaussian noise has no finite epsilon to halve.
     delta = max(spent.delta, 1e-9)
-    # Not by the public constructor, which warns of a large delta.
+    # The public constructor would warn about a large delta.
     half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
     expect_error(
         "parameters that exceed the given budget", BudgetExceeded,
@@ -175,19 +175,19 @@ def budgets_are_kept(s: Subject) -> None:
         return
 
     def careless(self: Learner, calibrate: partial[LearnerPlan], *others: object) -> None:
-        """Build as the class does, with a plan for twice the epsilon asked for."""
+        """Build like the class, but with a plan for twice the requested epsilon."""
 
         def plan(budget: Budget, **_: object) -> LearnerPlan:
-            """Return the plan for another budget than the one given."""
+            """Return the plan for another budget than the given one."""
             return calibrate(budget=Budget._derived(2.0 * budget.epsilon, budget.delta))
 
         s.kind._build(self, partial(plan, **calibrate.keywords), *others)
 
-    # A derived class, as a user's would be: it must not get past the certification of its base.
+    # Like a user's derived class, this class must not bypass the certification of its base.
     kind = type(s.kind.__name__, (s.kind,), {"_build": careless, "__doc__": s.kind.__doc__})
     asked = Budget._derived(spent.epsilon_at(delta), delta)
     loud = _build(s, plan=None, budget=Budget._derived(2.0 * asked.epsilon, delta))
-    if loud.guarantee.epsilon_at(delta) <= asked.epsilon:  # options leave nothing to a budget
+    if loud.guarantee.epsilon_at(delta) <= asked.epsilon:  # the options fix the noise
         return
     expect_error(
         "noise planned for twice the budget", BudgetExceeded,
@@ -196,7 +196,7 @@ def budgets_are_kept(s: Subject) -> None:
 
 
 def _drop_limits(s: Subject) -> Options:
-    """Return options without those that only noise has a meaning for."""
+    """Return the options without those that only have a meaning for noise."""
     return {"coupling": "auto"} if "coupling" in constructor_parameters(s.kind) else {}
 
 
@@ -205,7 +205,7 @@ def no_budget_is_no_promise(s: Subject) -> None:
     """Without a budget no noise is added, and the guarantee says so."""
     own = s.first.get_params() if hasattr(s.first, "get_params") else {}
     s.applies(s.first.guarantee.epsilon != 0.0 and own.get("budget", 1.0) is not None)
-    s.applies(own.get("forced_switch") is None)  # which states what its coins cost
+    s.applies(own.get("forced_switch") is None)  # forced switches state their cost
     free = _build(s, budget=None, plan=None, **_drop_limits(s))
     require(not free.guarantee.private, "a learner without a budget claims to be private")
 
@@ -226,14 +226,14 @@ def one_dimension_is_enough(s: Subject) -> None:
     given = {**_arguments(s), **changes, "plan": None, "budget": BUDGET}
     try:
         learner = s.kind(**given, source=Source.seeded(1))
-    except ValueError:  # what else was asked for needs more of them
+    except ValueError:  # other options need more of them
         return s.applies(False)
     small = dataclasses.replace(s, stream=_narrow(s), first=learner)
     require(len(small.play(learner)) == ROUNDS, "rounds are missing")
 
 
 def _narrow(s: Subject) -> Record:
-    """Return the stream with one entry in every dimension but that of rounds."""
+    """Return the stream with one entry in each dimension except that of rounds."""
     return tuple(part[(slice(None), *[slice(1)] * (part.ndim - 1))] for part in s.stream)
 
 
@@ -268,7 +268,7 @@ def reports_show_no_data(s: Subject) -> None:
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, MarginLoss))
-    s.applies(s.first.guarantee.epsilon > 0.0)  # else nothing is drawn
+    s.applies(s.first.guarantee.epsilon > 0.0)  # otherwise nothing is drawn
     if find_known_family(s.first) is None:
         # The library's own learners have a family unless they have no noise.
         s.applies(s.first.guarantee.private or find_learner(s.kind) is None)
@@ -277,7 +277,7 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))
     replacements: list[Record] = []
     for t in (0, ROUNDS // 2):
-        if huge:  # from far over the bounds to the other side of them, or to nothing
+        if huge:  # from far beyond the bounds to the opposite side, or to nothing
             for part in parts:
                 part[t] *= 1e6
             replacements.append((t, *((math.nan if silent else -1.0) * part[t] for part in parts)))
@@ -290,15 +290,15 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
 
 
 def _draws_hang_on_no_record(s: Subject) -> None:
-    """Raise if a replaced record is seen before its round ends, or changes how much is drawn."""
+    """Raise if a replaced record affects its round's decision or the number of draws."""
     at, ends = ROUNDS // 2, list[tuple[Decision, bytes]]()
-    # As it is, far beyond its bound to the other side, and empty.
+    # Unchanged, far beyond its bound on the opposite side, and empty.
     for factor in (1.0, -1e6, 0.0):
         source, parts = Source.seeded(1), tuple(part.copy() for part in s.stream)
         for part in parts:
             part[at] *= factor
         released = dataclasses.replace(s, stream=parts).play(s.fresh(source=source), 0, at + 1)
-        # The bytes of a source hold its position: how much was drawn of it.
+        # The bytes of a source contain its position, and so the number of draws.
         ends.append((released, source.to_bytes()))
     before, drawn = zip(*ends, strict=True)
     require(all(equal(before[0], each) for each in before), "a decision depends on a later record")
@@ -309,7 +309,7 @@ def _draws_hang_on_no_record(s: Subject) -> None:
 
 
 def _with_unknown_fields(value: Any) -> Iterator[Any]:
-    """Yield a description once for each one inside, which has a field that no engine knows."""
+    """Yield copies of a description, each with an unknown field in one of its parts."""
     if isinstance(value, tuple):
         for at, part in enumerate(value):
             yield from (
@@ -322,7 +322,7 @@ def _with_unknown_fields(value: Any) -> Iterator[Any]:
     more = dataclasses.make_dataclass(
         kind.__name__, [(_UNKNOWN, int)], bases=(kind,), frozen=True, init=False
     )
-    # Constructors would refuse such a description, and so would `replace`.
+    # Constructors and `replace` would refuse such a description.
     changes = [(kind, {name: each}) for name, part in known.items()
                for each in _with_unknown_fields(part)]  # fmt: skip
     for cls, changed in (*changes, (more, {_UNKNOWN: 1})):
@@ -355,7 +355,7 @@ def descriptions_reach_engines(s: Subject) -> None:
 
 # ---- all checks ----------------------------------------------------------------------------------
 
-# All checks by name: what ``@check`` made of functions.
+# All checks by name: the functions with the decorator ``@check``.
 CHECKS: dict[str, Check] = {
     name: each
     for module in (vars(_contract_rounds), vars(_contract_copies), globals())
@@ -380,10 +380,10 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        For a word that is none of these.
+        If `plays` is not one of these.
     """
     if plays is not None:
-        # A misspelt word would have no checks, and a learner would pass all of them.
+        # Without this check, a misspelt word would select no checks, and every learner would pass.
         choice("plays", plays, {each.plays for each in (*LEARNERS, *MONITORS)})
     return tuple(name for name, each in CHECKS.items() if plays is None or plays in each.plays)
 
@@ -394,15 +394,15 @@ def check_learner(
     *,
     checks: Iterable[str] | None = None,
 ) -> tuple[str, ...]:
-    """Check that a learner keeps the contract that journals, pools, adapters and users need.
+    """Check that a learner obeys the contract on which journals, pools, adapters and users rely.
 
-    Your own class need only be a `dpoco.evaluation.Learner`. Checks of methods that it does not
+    Your own class only needs to be a `dpoco.evaluation.Learner`. Checks of methods that it does not
     have, such as ``run``, ``save`` and tickets, are skipped.
 
     Parameters
     ----------
     learner : str, type or callable
-        A name of `dpoco.learners`; a class, whose problem is made up from the names of its
+        A name of `dpoco.learners`; a class, for which a problem is made up from the names of its
         arguments; or a function that returns an unstarted learner. The function takes keyword
         arguments of the constructor (``horizon``, or ``records`` for a one-time fit, ``source``,
         and in some checks others). An example is ``functools.partial(MyLearner, domain, loss,
@@ -421,15 +421,15 @@ def check_learner(
     Raises
     ------
     AssertionError
-        At the first check that fails, with its name, what was found, and the rule.
+        At the first failing check, with its name, the finding, and the rule.
     ValueError, TypeError
-        For an unknown name, or a learner whose problem or stream must be given.
+        For an unknown name, or if the problem or the stream of the learner must be given.
 
     Notes
     -----
     It takes seconds. The checks call the learner in every order, with bad and hostile records, from
     threads and forked processes, and save files in a temporary folder. They cannot show that a
-    guarantee holds: proofs and `audit_learner` serve this purpose.
+    guarantee holds; proofs and `audit_learner` are for that.
 
     Examples
     --------

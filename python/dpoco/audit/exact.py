@@ -1,9 +1,9 @@
-"""Exact audit of local randomizers: every probability a fraction, every report listed.
+"""Exact audit of local randomizers: all probabilities as fractions, all reports listed.
 
-A client's randomizer samples with integers, so that its law is a table of fractions. The audit
-builds that table from what the randomizer samples with, for every input, and compares it with the
-promise: no statistics, no tolerance. What it proves and what not:
-``docs/privacy/replay_and_likelihood.md``.
+A client's randomizer samples with integers, so its law is a table of fractions. The audit builds
+this table for every input from the integers that the randomizer uses, and compares it with the
+promise, without statistics or tolerance. ``docs/privacy/replay_and_likelihood.md`` says what it
+proves and what it does not.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.random import Source
 
 _DIGITS = 120
-_CELLS = 200_000  # of a table that is listed
-_DRAWS = 64  # of a randomizer on a tape
-# Bits compare the upper 53 bits of a word with a threshold.
+_CELLS = 200_000  # largest number of cells of a listed table
+_DRAWS = 64  # draws of a randomizer on a tape
+# Each bit compares the upper 53 bits of a word with a threshold.
 _UNITS = 2**53
 
 
@@ -32,20 +32,20 @@ class ExactReport:
     Attributes
     ----------
     randomizer : str
-        What was audited.
+        Description of the audited randomizer.
     claimed : float
         The promised epsilon.
     epsilon : float
         The true epsilon: the logarithm of the largest ratio of two probabilities of one report,
-        rounded upwards; infinite if a report is possible only for some inputs.
+        rounded up; infinite if a report is possible for some inputs only.
     ratio : Fraction or None
-        That ratio, exactly; None if it is infinite.
+        This ratio, exactly; None if it is infinite.
     delta : float
-        Largest excess of one distribution over e^claimed times another, rounded upwards: 0 if the
-        promise is kept; NaN if it is not, and the distributions were not listed.
+        Largest excess of one distribution over e^claimed times another, rounded up. It is 0 if the
+        promise is kept, and NaN if it is not kept and the distributions were not listed.
     inputs, reports : int
-        Inputs and reports of the table that was listed; 0 reports: too many, and the ratio
-        follows from the structure of the law.
+        Inputs and reports of the listed table. 0 reports means that there are too many, and that
+        the ratio was computed from the structure of the law.
     findings : tuple of str
         Violations, in words; empty if none was found.
     """
@@ -61,7 +61,7 @@ class ExactReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the promise is kept; the audit decides this exactly."""
+        """Whether the promise is kept, which the audit decides exactly."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class ExactReport:
 
 
 def exact_audit(randomizer: BitRandomizer | SubsetRandomizer) -> ExactReport:
-    """Return the exact epsilon of a local randomizer, from the integers that it samples with.
+    """Return the exact epsilon of a local randomizer, from the integers with which it samples.
 
     Parameters
     ----------
@@ -104,9 +104,10 @@ def exact_audit(randomizer: BitRandomizer | SubsetRandomizer) -> ExactReport:
 
     Notes
     -----
-    Inputs are all labels, no label, and one outside the domain; for bits all values a query may
-    have on 129 points of [-1, 1], and hostile ones. O(inputs times reports) fractions, at most
-    200 000; beyond that the largest ratio of a law's structure.
+    Inputs are all labels, no label, and one outside the domain. For bits they are all possible
+    values of a query on 129 points of [-1, 1], and hostile values. O(inputs times reports)
+    fractions, at most 200 000. Beyond that, the largest ratio is computed from the structure of the
+    law.
     """
     if not isinstance(randomizer, (BitRandomizer, SubsetRandomizer)):
         raise TypeError(f"{type(randomizer).__name__} is no randomizer with a finite law")
@@ -117,10 +118,10 @@ def exact_audit(randomizer: BitRandomizer | SubsetRandomizer) -> ExactReport:
         return report(math.inf, None, math.nan, 0, 0, (found,))
     assert isinstance(exact, Fraction)
     holds = at_most_exp(exact, claimed)
-    # Bits of one report are independent: ratios multiply, so that one bit is listed.
+    # The bits of one report are independent, so their ratios multiply and one bit is listed.
     laws, power = list(_laws(randomizer)), getattr(randomizer, "bits", 1)
     findings: list[str] = []
-    # Where no ratio is above e^claimed, neither is any excess.
+    # If no ratio exceeds e^claimed, there is no excess.
     delta, reports = (0.0 if holds else math.nan), 0
     if laws:
         reports = len(laws[0])
@@ -150,7 +151,7 @@ Law = dict[tuple[int, ...], Fraction]
 
 
 def _largest(randomizer: BitRandomizer | SubsetRandomizer) -> Fraction | float:
-    """Return the largest ratio by the structure of the law.
+    """Return the largest ratio, computed from the structure of the law.
 
     Infinite if some report is possible for some inputs only.
     """
@@ -162,33 +163,33 @@ def _largest(randomizer: BitRandomizer | SubsetRandomizer) -> Fraction | float:
         # Either answer of a bit may have the larger ratio.
         worst = max(Fraction(most, least), Fraction(_UNITS - least, _UNITS - most))
         return Fraction(worst**randomizer.bits)
-    # Own labels in the report, off it, and none.
+    # The user's label in the report, outside of it, and none.
     report = tuple(range(randomizer.size))
     chances = [randomizer.probability(report, label) for label in (0, randomizer.size, None)]
     return Fraction(max(chances) / min(chances))
 
 
 def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
-    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour.
+    """Return whether ``ratio <= e^epsilon``, decided with 120 digits and never wrongly true.
 
-    A ratio that is exactly e^epsilon up to 1e-118 is called larger: the error is to the side of
-    a false alarm of the randomizer, and never of a missed one.
+    A ratio that equals e^epsilon up to 1e-118 counts as larger. So the error may be a false alarm
+    but never a missed violation.
     """
     return ratio <= _power(epsilon)
 
 
 def _power(epsilon: float) -> Fraction:
     """Return e^epsilon, rounded down by more than half a unit of the last digit."""
-    # `Decimal.exp` is rounded to nearest. The factor below makes the result too small, which is the
-    # side against the randomizer.
+    # `Decimal.exp` rounds to nearest. The factor below makes the result too small, which is the
+    # strict side.
     power = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))
     return power * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
 
 
 def _laws(randomizer: BitRandomizer | SubsetRandomizer) -> Iterator[Law]:
-    """Yield the laws of all inputs; of several bits, which are independent, those of one.
+    """Yield the laws of all inputs; for independent bits, the laws of one bit.
 
-    Laws of subsets are not listed where they have more than 200,000 entries together.
+    Laws of subsets are not listed if they have more than 200,000 entries together.
     """
     if isinstance(randomizer, BitRandomizer):
         for k in sorted({randomizer.threshold(phi) for phi in BitRandomizer.PROBES}):
@@ -202,9 +203,9 @@ def _laws(randomizer: BitRandomizer | SubsetRandomizer) -> Iterator[Law]:
 
 
 def _excess(laws: list[Law], epsilon: float) -> float:
-    """Return the largest hockey-stick divergence of two laws at epsilon, rounded upwards.
+    """Return the largest hockey-stick divergence of two laws at epsilon, rounded up.
 
-    NaN where there are too many pairs to compare them all.
+    NaN if there are too many pairs to compare.
     """
     factor = _power(epsilon)
     distinct = [dict(pairs) for pairs in {tuple(law.items()) for law in laws}]
@@ -215,16 +216,16 @@ def _excess(laws: list[Law], epsilon: float) -> float:
         for law in distinct
         for other in distinct
     )
-    # `float` rounds to nearest, hence downwards half of the time.
+    # `float` rounds to nearest, and so down in half of all cases.
     value = float(excess)
     return value if Fraction(value) >= excess else math.nextafter(value, math.inf)
 
 
 def _draws_by_table(randomizer: BitRandomizer) -> bool:
-    """Whether bits are ``[U < k]`` for the upper 53 bits of the tape's words, and k as tabled.
+    """Return whether bits are ``[U < k]`` for the tape's upper 53 bits U and the tabled k.
 
-    Some 64 bits at each of five inputs, the two ends and a hostile one among them. A threshold that
-    is off by one unit of 2^-53 would not show: only the table is exact.
+    It draws 64 bits at each of five inputs, including both ends and a hostile one. A threshold that
+    is wrong by one unit of 2^-53 would not show; only the table is exact.
     """
     for seed, phi in enumerate((-1.0, 0.0, 0.3, 1.0, math.nan)):
         ours, theirs = Source.seeded(seed), Source.seeded(seed)
@@ -238,15 +239,15 @@ def _draws_by_table(randomizer: BitRandomizer) -> bool:
 
 
 def _upwards(ratio: Fraction) -> float:
-    """Return ln of a ratio as a double that is not below it.
+    """Return ln of a ratio, as a double that is not smaller.
 
-    The promise of `ExactReport.epsilon`: never smaller than the truth.
+    `ExactReport.epsilon` promises never to be below the true value.
     """
     if ratio == 1:
         return 0.0
     context = Context(prec=_DIGITS)
     logarithm = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
-    # Quotient and logarithm are rounded in the last digits.
+    # Quotient and logarithm have rounding errors in the last digits.
     exact = Fraction(logarithm) + Fraction(1, 10 ** (_DIGITS - 10))
     value = float(exact)
     return value if Fraction(value) >= exact else math.nextafter(value, math.inf)

@@ -1,4 +1,4 @@
-"""One call that attacks one learner with everything that applies, and one report of it."""
+"""A function that attacks a learner with all applicable audits, and returns one report."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from dpoco.privacy.losses.gaussian import gaussian_delta
 
 _CONFIDENCE = 1.0 - 1e-6
 _BLACK_BOX = 40_000
-# Where the claimed curve is drawn, in units of the claimed epsilon.
+# Range and number of steps of the claimed curve, in units of the claimed epsilon.
 _LONGEST, _STEPS = 2.0, 80
-# Messages of faults of a case, not of an audit's knowledge of learners.
+# Beginnings of messages about an invalid case, as opposed to an unknown learner.
 _BAD_CASES = ("no neighbour", "stream must", "make_learner must", "a replacement")
 
 
@@ -51,16 +51,15 @@ def audit_learner(
     Parameters
     ----------
     case : str, type or StandardCase
-        A case of `standard_case` or of yours; or a name or a class, for the standard case of
+        A case from `standard_case` or your own; or a name or a class, for its standard case with
         epsilon 1.
     trials : int, optional
-        Number of runs on each of the two streams, for the likelihood audit and the black-box audit
-        each. Default: enough to give the audits of this case power.
+        Number of runs on each of the two streams, for the likelihood audit and for the black-box
+        audit. Default: enough for the audits of this case to have power.
     seed : int, default 0
         Seed of all runs, at least 0.
     confidence : float, default 1 - 1e-6
-        Probability, in (0, 1) and for each attack, of not reporting a violation where there is
-        none.
+        Probability, in (0, 1) and for each attack, of not reporting a violation if there is none.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def audit_learner(
 
     Notes
     -----
-    No report says that a claim holds: see ``docs/audit.md``. It takes seconds with the defaults.
+    No report says that a claim holds: see ``docs/audit.md``. With the defaults it takes seconds.
 
     Examples
     --------
@@ -89,7 +88,7 @@ def audit_learner(
     if not isinstance(case, StandardCase):
         case = standard_case(case)
     count = None if trials is None else positive_int("trials", trials)
-    # The same limit as in `likelihood_audit`, asked before any attack is played.
+    # The same limit as in `likelihood_audit`, checked before any attack is played.
     least = fewest_trials((1.0 - level) / 12.0)
     if count is not None and count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
@@ -115,7 +114,7 @@ def audit_learner(
 
 
 def _curve(claim: Claim) -> tuple[Point, ...]:
-    """Return points of the claimed curve, for figures: 81 up to twice the claimed epsilon."""
+    """Return points of the claimed curve for figures: 81 up to twice the claimed epsilon."""
     epsilons = [claim.epsilon * _LONGEST * i / _STEPS for i in range(_STEPS + 1)]
     return tuple((epsilon, claim.delta_at(epsilon)) for epsilon in epsilons)
 
@@ -124,18 +123,18 @@ def _curve(claim: Claim) -> tuple[Point, ...]:
 
 
 def _unavailable(name: str, reason: Exception, learner_is_sound: bool = False) -> Attack:
-    """Return the entry of an audit that does not know the learner; raise bad input again.
+    """Return the entry of an audit that cannot attack the learner; re-raise for bad input.
 
     Parameters
     ----------
     name : str
-        The audit.
+        Name of the audit.
     reason : Exception
-        What it raised.
+        The exception that it raised.
     learner_is_sound : bool
-        Whether another audit has already seen that the learner is made as it must be.
+        Whether another audit has already checked that the learner is made correctly.
     """
-    # By the beginning of the message: one type of exception serves both.
+    # Decided by the beginning of the message, because the exception types are the same.
     text = str(reason)
     if text.startswith(_BAD_CASES) and not (learner_is_sound and text.startswith("make_learner")):
         raise reason
@@ -143,20 +142,21 @@ def _unavailable(name: str, reason: Exception, learner_is_sound: bool = False) -
 
 
 def replay_attack(case: StandardCase, seed: int) -> Attack:
-    """Return what one random tape on neighbouring streams shows.
+    """Return the result of one random tape on neighbouring streams.
 
     Parameters
     ----------
     case : StandardCase
         All its replacements are replayed.
     seed : int
-        Of the tape.
+        Seed of the tape.
 
     Returns
     -------
     Attack
-        It measures no epsilon: a tape shows movements. Where they spend a mu, the text says
-        which epsilon that is with the declared noise, and a published claim is refuted by it.
+        It measures no epsilon, because a tape only shows movements. If these have a mu, the text
+        states the epsilon of this mu with the declared noise, and a published claim below it is
+        refuted.
     """
     try:
         report = replay_audit(case.make_learner, case.stream, case.replacements, seed=seed)
@@ -167,7 +167,7 @@ def replay_attack(case: StandardCase, seed: int) -> Attack:
     mu, _ = report.changes.get("mu of the releases", (0.0, 0.0))
     claim = case.claim
     if mu > 0.0:
-        # Gaussian noise has no finite epsilon at a delta of 0.
+        # At delta = 0, Gaussian noise has no finite epsilon.
         epsilon = gaussian_epsilon(mu, claim.delta) if claim.delta > 0.0 else math.inf
         if claim.published and gaussian_delta(claim.epsilon, mu) > claim.delta * (1.0 + 1e-9):
             findings.append(
@@ -186,9 +186,9 @@ def replay_attack(case: StandardCase, seed: int) -> Attack:
 
 
 def replay_power(report: ReplayReport) -> str:
-    """Say by what factor a bound might be understated and not be noticed.
+    """Return in words by what factor a bound could be too small without being noticed.
 
-    For reports: a factor of 1.0005 or less is a bound that was reached.
+    In reports, a factor of 1.0005 or less means that the bound was reached.
     """
     reach = report.factors()
     if not report.applicable:
@@ -211,14 +211,14 @@ def replay_power(report: ReplayReport) -> str:
 
 
 def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: float) -> Attack:
-    """Return what exact privacy losses of whole transcripts show.
+    """Return the result of exact privacy losses of whole transcripts.
 
     Parameters
     ----------
     case : StandardCase
         Its pair of streams.
     trials : int
-        Runs on each stream.
+        Number of runs on each stream.
     seed : int
     confidence : float
     """
@@ -236,7 +236,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
     # At the claim's own delta, so that attacks can be compared.
     bound = max(epsilon_of_point(*point, claim.delta) for point in points)
     if claim.delta == 0.0:
-        # A loss that occurred is a lower bound at delta = 0, whatever its probability.
+        # An observed loss is a lower bound at delta = 0, whatever its probability.
         bound = max(bound, report.largest_loss * (1.0 - ROUNDING))
     verdict = judge(bool(findings), report.powerful)
     power = (
@@ -251,7 +251,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
 
 
 def _compare_with_published(report: LikelihoodReport, claim: Claim) -> list[str]:
-    """Return where a curve is above a claim that the library does not share."""
+    """Return findings if a curve is above a published claim that differs from the library's."""
     findings = above(report.curve, claim, "published")[:1]
     if claim.delta == 0.0 and report.largest_loss > claim.epsilon * (1.0 + ROUNDING):
         findings.append(
@@ -262,14 +262,14 @@ def _compare_with_published(report: LikelihoodReport, claim: Claim) -> list[str]
 
 
 def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: float) -> Attack:
-    """Return what frequencies of events among the decisions show.
+    """Return the result of frequencies of events among the decisions.
 
     Parameters
     ----------
     case : StandardCase
         Its pair of streams.
     trials : int
-        Runs on each stream, half of which train.
+        Number of runs on each stream; half of them are for training.
     seed : int
     confidence : float
     """
@@ -280,7 +280,7 @@ def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: fl
             delta=claim.delta, trials=trials, confidence=confidence, seed=seed,
         )  # fmt: skip
     except (TypeError, ValueError) as reason:
-        # The replay audit has seen that the learner is made as it must be.
+        # The replay audit has already checked that the learner is made correctly.
         return _unavailable("black box", reason, learner_is_sound=True)
     factor = report.detectable / claim.epsilon if claim.epsilon > 0.0 else math.inf
     verdict = judge(report.violated, factor <= USEFUL)
@@ -302,7 +302,7 @@ def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: fl
 
 
 def _points(report: BlackBoxReport) -> tuple[Point, ...]:
-    """Return the lower curve that the counts of the tested event prove, as far as it says a lot."""
+    """Return the informative part of the lower curve that the tested event's counts prove."""
     counts = report.hits, report.trials, report.neighbour_hits, report.trials
     deltas = [report.delta, *np.geomspace(1e-4, 0.9, 25).tolist()]
     points = [

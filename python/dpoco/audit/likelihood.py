@@ -1,13 +1,14 @@
-"""Likelihood audit: exact privacy losses of whole transcripts, against the claimed curve.
+"""Likelihood audit: exact privacy losses of whole transcripts, compared with the claimed curve.
 
-Where the law of what a learner releases is known given the stream, the privacy loss of a run,
-L = log P(transcript | its stream) - log P(transcript | neighbour), is a number that can be computed
-exactly. Its law says everything about these two streams: delta(epsilon) = E max(0, 1 - exp(epsilon
-- L)). Runs of the real learner are scored; every statement below holds but for a probability of
-1 - confidence, without any assumption on the law of L.
+If the law of a learner's releases given the stream is known, the privacy loss of a run, L = log
+P(transcript | its stream) - log P(transcript | neighbour), can be computed exactly. The law of L
+determines everything about these two streams: delta(epsilon) = E max(0, 1 - exp(epsilon - L)). Runs
+of the real learner are scored. Every statement below holds except with probability 1 - confidence,
+without any assumption on the law of L.
 
-1. The scores are those of the learner: identities that hold for likelihood ratios of any two laws,
-   and the law of the noise itself.
+1. The scores are those of the learner. This tests identities that hold for likelihood ratios of any
+two
+   laws, and the law of the noise itself.
 2. No point of the measured curve lies above the claimed one.
 
 Statements, proofs and limits: ``docs/privacy/replay_and_likelihood.md``.
@@ -34,42 +35,42 @@ from dpoco.random import Source
 _MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
 # Cuts of likelihood ratios in the identities.
 _CUTS = (0.5, 1.0, 2.0)
-# By how much all losses are enlarged to see what would have been noticed; beyond the last: none.
+# Factors on all losses, to find the smallest that would have been noticed; if none is, infinity.
 _FACTORS = np.geomspace(1.0, 16.0, 81)
-# Of log-likelihoods: grids of the releases, quadratures.
+# Error of log-likelihoods from grids of the releases and from quadratures.
 ROUNDING = 1e-3
 
 Pair = tuple[FloatArray, FloatArray]
 
-# Pairs that are compared one by one, nearest first, of steps and of entries: all of 32.
+# Largest number of pairs of steps or entries to compare one by one, nearest first: all pairs of 32.
 _PAIRS = 496
-# Lags whose pairs are compared together.
+# Number of lags whose pairs are compared together.
 _LAGS = 256
-# Trials whose uniform bound is wider than this show nothing.
+# If the uniform bound of the trials is wider, they show nothing.
 _WIDEST = 0.25
 
 
 @dataclass(frozen=True)
 class LikelihoodReport(Findings):
-    """Outcome of a likelihood audit; computed from raw data, not private.
+    """Outcome of a likelihood audit; computed from raw data, and so not private.
 
     Attributes
     ----------
     epsilon, delta : float
-        The claim, a point of the curve that was put to the test as a whole.
+        The claim: a point of the curve, which is tested as a whole.
     trials : int
-        Runs on each of the two streams.
+        Number of runs on each of the two streams.
     confidence : float
-        Probability of not reporting a violation where there is none.
+        Probability of not reporting a violation if there is none.
     findings : tuple of str
         Violations, in words; empty if none was found.
     curve : tuple of (float, float, float, float)
-        Epsilon, measured delta (of the worse direction), what it is at least, claimed delta.
+        Epsilon, measured delta (in the worse direction), its lower bound, claimed delta.
     largest_loss : float
         Largest privacy loss of any run.
     detectable : float
-        Smallest factor such that losses this many times as large as the measured ones would have
-        been reported; infinite: none below 16.
+        Smallest factor such that losses larger by this factor would have been reported; infinite if
+        it exceeds 16.
     """
 
     epsilon: float
@@ -119,20 +120,20 @@ def likelihood_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> learner``: a new, unstarted learner or mechanism with a known distribution.
-        These are all of this library, with Gaussian noise where sums are released; the coupled
-        learners in one dimension. It is called for every run: pass `plan` to avoid repeated
-        calibration.
+        ``Source -> learner``: a new, unstarted learner or mechanism with a known distribution. This
+        is true for all of this library, with Gaussian noise if sums are released, and in one
+        dimension for the coupled learners. It is called for every run, so pass `plan` to avoid
+        repeated calibration.
     stream, neighbour : array or tuple of arrays
-        As for `replay_audit`; they differ in the record of one round, or in rounds that one person
-        may have, if the guarantee is for people. Rows of scores of a `NoisyMax`, and queries of an
-        `AboveThreshold`, may differ in every round, by no more than was promised.
+        See `replay_audit`. They differ in the record of one round, or in rounds that one person may
+        have if the guarantee is for people. Rows of scores of a `NoisyMax`, and queries of an
+        `AboveThreshold`, may differ in every round, by at most the promised amount.
     trials : int
-        Runs on each of the two streams.
+        Number of runs on each of the two streams.
     seed : int, default 0
         Seed of the runs.
     confidence : float, default 1 - 1e-6
-        Probability, in (0, 1), of not reporting a violation where there is none.
+        Probability, in (0, 1), of not reporting a violation if there is none.
 
     Returns
     -------
@@ -141,14 +142,14 @@ def likelihood_audit(
     Raises
     ------
     TypeError
-        For a learner whose distribution is not known here, or that is not made again.
+        For a learner with an unknown distribution, and if the same learner is not made again.
     ValueError
         For streams that are not neighbours, too few trials to refute anything, and a learner
         without a privacy guarantee.
 
     Notes
     -----
-    ``2 * trials`` runs in Python; learners on sums also need O(T^2) memory, and detectors
+    Plays ``2 * trials`` runs in Python. Learners on sums also need O(T^2) memory, and detectors
     O(T^2) for every transcript that occurs.
 
     Examples
@@ -160,7 +161,8 @@ def likelihood_audit(
     """
     count = positive_int("trials", trials)
     level = real_in("confidence", confidence, "(0, 1)")
-    # A third each for curve, identities, and noise (docs/privacy/replay_and_likelihood.md).
+    # A third of the error each for curve, identities and noise
+    # (docs/privacy/replay_and_likelihood.md).
     error = (1.0 - level) / 3.0
     least = fewest_trials(error / 4.0)
     if count < least:
@@ -171,7 +173,7 @@ def likelihood_audit(
     if not guarantee.private:
         raise ValueError("the learner has no privacy guarantee: there is no claim to test")
     scorer = find_scorer(template, stream, neighbour)
-    # Both streams are played: a curve has two directions, and either may be the worse.
+    # Both streams are played, because a curve has two directions and either may be worse.
     worlds = [_scores(make_learner, template, scorer, world, count, root) for world in (0, 1)]
     losses = [each.losses for each in worlds]
     curve, findings = _curve(losses, guarantee, error)
@@ -197,21 +199,21 @@ def likelihood_audit(
 def law_findings(
     make_learner: Make, stream: Stream, neighbour: Stream, trials: int, *, seed: int, error: float
 ) -> list[str] | None:
-    """Return where runs on a stream contradict the declared law of noise, decisions and draws.
+    """Return contradictions between runs on a stream and the declared law of noise and draws.
 
-    Nothing is said about the claim, so that a few runs do. None: the law is not known.
+    It tests no claim, so a few runs are enough. None: the law is unknown.
 
     Parameters
     ----------
     make_learner, stream, neighbour, trials, seed
-        As for `likelihood_audit`.
+        See `likelihood_audit`.
     error : float
-        Probability of a finding where there is nothing to find, at most.
+        Largest probability of a finding if there is nothing to find.
 
     Returns
     -------
     list of str, or None
-        Findings; None if the law of such a learner, or of these streams, is not known.
+        Findings; None if the law of such a learner, or on these streams, is unknown.
     """
     template = make_fresh(make_learner, Source.seeded(seed))
     try:
@@ -225,24 +227,24 @@ def law_findings(
 def _scores(
     make_learner: Make, template: Learner, scorer: Scorer, world: int, count: int, root: int
 ) -> Scores:
-    """Return runs of new learners on one of the scorer's streams, scored.
+    """Return scored runs of new learners on one of the scorer's streams.
 
     Parameters
     ----------
     make_learner : callable
         ``Source -> learner``.
     template : Learner
-        The first learner, with which every new one is compared.
+        The first learner, with which new learners are compared.
     scorer : Scorer
-        Of both streams.
+        Scorer of both streams.
     world : int
-        Which stream is played.
+        Stream to play.
     count, root : int
-        Number of runs, and the seed that theirs are derived from.
+        Number of runs, and the seed from which their seeds are derived.
     """
     runs = []
     for i in range(count):
-        # No run shares its seed with a run on the other stream, or with the template.
+        # No run has the same seed as a run on the other stream or as the template.
         own_seed = (root << 64) + 2 * i + world + 1
         learner = make_fresh(make_learner, Source.seeded(own_seed), template)
         runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
@@ -256,7 +258,7 @@ def _excesses(losses: FloatArray, epsilon: float) -> FloatArray:
     ----------
     losses : ndarray, shape (trials,)
     epsilon : float
-        At least 0: excesses are then in [0, 1].
+        At least 0, so that the excesses are in [0, 1].
     """
     return -np.expm1(np.minimum(0.0, epsilon - losses))
 
@@ -267,13 +269,13 @@ def _epsilons(guarantee: Guarantee) -> list[float]:
 
 
 def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
-    """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds.
+    """Return a lower bound on delta(epsilon), for all of `_MULTIPLES` and both streams at once.
 
-    The larger of a bound that is uniform over all epsilons and one for these alone. The second
-    is better where few runs have any excess, for its width shrinks with their variance.
+    It is the larger of a bound that is uniform over all epsilons and one for these alone. The
+    second is better if few runs have an excess, because its width falls with their variance.
     """
     values = _excesses(losses, epsilon)
-    # Two bounds on two streams: a quarter of the error for each.
+    # There are two bounds on two streams, so each gets a quarter of the error.
     uniform = float(values.mean()) - dkw(len(values), error / 4.0)
     single = mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
     return max(uniform, single, 0.0)
@@ -282,9 +284,9 @@ def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
 def _curve(
     losses: list[FloatArray], guarantee: Guarantee, error: float
 ) -> tuple[list[tuple[float, float, float, float]], list[str]]:
-    """Return the rows of a report's curve, and where a loss or a point exceeds the claim.
+    """Return the rows of a report's curve, and losses and points that exceed the claim.
 
-    A pure claim bounds every single loss, so that one run beyond it is enough.
+    A pure claim bounds every single loss, so one run beyond it is enough.
 
     Parameters
     ----------
@@ -293,7 +295,7 @@ def _curve(
     guarantee : Guarantee
         The claim.
     error : float
-        Probability of a finding where there is none, at most.
+        Largest probability of a finding if there is none.
     """
     rows = []
     for epsilon in _epsilons(guarantee):
@@ -309,16 +311,16 @@ def _curve(
 
 
 def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: str) -> list[str]:
-    """Return where a measured curve lies above a claimed one.
+    """Return the points of a measured curve that are above a claimed one.
 
     Parameters
     ----------
     curve : iterable of tuple
-        Rows of a report: epsilon, measured and least delta, and one number more.
+        Whether an attack or exercise found a violation. False does not mean there is none.
     claim : Claim or Guarantee
-        With ``delta_at``.
+        Must have ``delta_at``.
     word : str
-        What the curve is called: claimed or published.
+        Name of the claim: claimed or published.
     """
     findings = []
     for epsilon, measured, lower, _ in curve:
@@ -330,16 +332,16 @@ def above(curve: Iterable[tuple[float, ...]], claim: Claim | Guarantee, word: st
 
 
 def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
-    """Yield where E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1 fails: no likelihood ratios.
+    """Yield violations of E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1: no likelihood ratios.
 
-    For true likelihood ratios the two expectations add up to 1, whatever the laws. So this finds a
+    For true likelihood ratios, the two expectations sum to 1 for any two laws. So this finds a
     scorer that is wrong about a learner's law before its losses are used.
     """
-    # Two directions, the cuts, and two means for each of them.
+    # Two directions, several cuts, and two means for each of them.
     each = error / (4.0 * len(_CUTS))
     for direction, (own, other) in enumerate((losses, losses[::-1])):
         for cut in _CUTS:
-            # exp overflows at 709.8, and a ratio of e^700 is beyond every cut.
+            # exp overflows at 709.8, and a ratio of e^700 exceeds every cut.
             kept = np.minimum(np.exp(-np.maximum(own, -700.0)), cut)
             rest = np.maximum(0.0, 1.0 - cut * np.exp(-np.maximum(other, -700.0)))
             total = float(kept.mean() + rest.mean())
@@ -354,7 +356,7 @@ def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
 def _detectable(
     losses: list[FloatArray], guarantee: Guarantee, error: float, largest: float
 ) -> float:
-    """Return the least factor on all losses that would be reported; inf if none below 16 is."""
+    """Return the least factor on all losses that would be reported; inf if it exceeds 16."""
     pure = guarantee.epsilon_at(0.0)
     at_most = pure / largest if np.isfinite(pure) and largest > 0.0 else np.inf
     claims = [(epsilon, guarantee.delta_at(epsilon)) for epsilon in _epsilons(guarantee)]
@@ -371,34 +373,34 @@ def _detectable(
 
 
 def dkw(count: int, error: float) -> float:
-    """Return how far an empirical distribution may be off anywhere, both sides.
+    """Return the largest deviation of an empirical distribution function, on both sides.
 
-    Dvoretzky, Kiefer and Wolfowitz with Massart's constant: exceeded with probability at most
+    Dvoretzky, Kiefer and Wolfowitz with Massart's constant; exceeded with probability at most
     `error`.
     """
     return math.sqrt(math.log(2.0 / error) / (2.0 * count))
 
 
 def fewest_trials(error: float) -> int:
-    """Return how many trials make that at most 1/4."""
+    """Return the least number of trials for which `dkw` is at most 1/4."""
     return math.ceil(math.log(2.0 / error) / (2.0 * _WIDEST**2))
 
 
 def deviation(values: FloatArray, top: float, error: float) -> float:
-    """Return how far the mean of values in [0, top] may be from its expectation, both sides.
+    """Return the deviation of the mean of values in [0, top] from its expectation, on both sides.
 
-    Empirical Bernstein (Maurer and Pontil, 2009) or Hoeffding, the smaller; exceeded with
+    The smaller of empirical Bernstein (Maurer and Pontil, 2009) and Hoeffding; exceeded with
     probability at most `error`.
 
     Parameters
     ----------
     values : ndarray, shape (n,)
-        Independent, n at least 2.
+        Independent; n is at least 2.
     top : float
         Their largest possible value.
     error : float
     """
-    # Half of the error for either bound. Bernstein's is one-sided, so that a side has a quarter.
+    # Each bound gets half of the error. Bernstein's is one-sided, so each side gets a quarter.
     n, log = len(values), math.log(8.0 / error)
     variance = float(values.var(ddof=1))
     bernstein = math.sqrt(2.0 * variance * log / n) + 7.0 * top * log / (3.0 * (n - 1))
@@ -406,36 +408,35 @@ def deviation(values: FloatArray, top: float, error: float) -> float:
 
 
 def mean_at_least(values: FloatArray, top: float, error: float) -> float:
-    """Return a lower bound on the expectation of values in [0, top], by the same."""
-    # The other side is not used.
+    """Return a lower bound on the expectation of values in [0, top], by `deviation`."""
+    # The upper side is not needed.
     return float(values.mean()) - deviation(values, top, 2.0 * error)
 
 
 # ---- independent uniforms ------------------------------------------------------------------------
 
-# The differences, and the sums, modulo 1 of pairs of independent uniforms are independent uniforms
-# themselves as long as the pairs form no cycle: every pair has a member that the others before it
-# do not determine. All pairs of columns at one lag are such a set, and so is a single pair in all
-# runs.
+# The differences and the sums modulo 1 of pairs of independent uniforms are also independent
+# uniforms if the pairs form no cycle, because every pair has a member that the pairs before it do
+# not determine. All pairs of columns at one lag form no cycle, nor does one pair in all runs.
 
 
 def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Iterator[str]:
-    """Yield where something is no sample of independent uniforms.
+    """Yield findings if the values are not samples of independent uniforms.
 
     Parameters
     ----------
     worlds : list of Scores
-        Runs on either stream.
+        Runs on both streams.
     error : float
-        Probability of yielding anything where all is right, at most.
+        Largest probability of a finding if everything is correct.
     rounding : float
         Allowance for grids and quadratures.
 
     Notes
     -----
-    Dvoretzky, Kiefer and Wolfowitz's inequality; a fifth of the error each for the law, for
-    repetitions at every lag, in every pair of steps and of entries, and for draws. Sorts at most
-    2 (256 + 992) samples a stream.
+    By the inequality of Dvoretzky, Kiefer and Wolfowitz. A fifth of the error each is for the law,
+    for repetitions at every lag, in every pair of steps, and in every pair of entries, and for
+    draws. It sorts at most 2 (256 + 992) samples per stream.
     """
     share = error / (5.0 * len(worlds))
     for world, scores in enumerate(worlds):
@@ -455,7 +456,7 @@ def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Ite
 def _distance(values: FloatArray) -> float:
     """Return the largest distance of an empirical distribution from the uniform one on [0, 1].
 
-    Of Kolmogorov and Smirnov; shape (n,), O(n log n).
+    This is the Kolmogorov-Smirnov distance; shape (n,), O(n log n).
     """
     ordered = np.sort(values)
     grid = np.arange(len(ordered) + 1) / len(ordered)
@@ -463,7 +464,7 @@ def _distance(values: FloatArray) -> float:
 
 
 def _far(world: int, text: str, values: FloatArray, error: float, rounding: float) -> Iterator[str]:
-    """Yield a finding if values are too far from uniform to be chance."""
+    """Yield a finding if values are farther from uniform than chance allows."""
     far = _distance(values.ravel())
     if not far <= dkw(values.size, error) + rounding:
         yield f"world {world}: {text} (distance {far:.3g})"
@@ -472,22 +473,22 @@ def _far(world: int, text: str, values: FloatArray, error: float, rounding: floa
 def _find_repeats(
     world: int, pairs: list[tuple[str, Pair]], error: float, rounding: float
 ) -> Iterator[str]:
-    """Yield the worst of pairs of uniforms that depend on one another, as sums or differences.
+    """Yield the worst pair of dependent uniforms, tested by sums and differences.
 
     Parameters
     ----------
     world : int
-        Whose runs.
+        Stream of the runs.
     pairs : list of (str, pair of ndarray)
-        What a pair is called, and its values in all runs.
+        Name of each pair, and its values in all runs.
     error, rounding : float
-        As for `uniform_findings`.
+        See `uniform_findings`.
     """
     for sign, how in ((-1.0, ""), (1.0, " with its sign changed")):
         worst, where = 0.0, ""
         for name, (first, second) in pairs:
             values = (first + sign * second).ravel()
-            values -= np.floor(values)  # modulo 1, which takes several times as long
+            values -= np.floor(values)  # modulo 1; the operator is several times slower
             far = _distance(values)
             # Sums and differences of every pair are tested.
             allowed = dkw(values.size, error / (2.0 * len(pairs))) + rounding
@@ -498,13 +499,13 @@ def _find_repeats(
 
 
 def _pair_lags(u: FloatArray) -> list[tuple[str, Pair]]:
-    """Return all pairs at one lag together, for every lag."""
+    """Return, for every lag, all pairs at this lag together."""
     lags = range(1, min(u.shape[1], _LAGS + 1))
     return [(f"at a lag of {lag}", (u[:, :-lag], u[:, lag:])) for lag in lags]
 
 
 def _nearest(what: str, parts: Iterable[FloatArray]) -> list[tuple[str, Pair]]:
-    """Return pairs of parts, nearest first, no more than are compared one by one."""
+    """Return pairs of parts, nearest first, as many as are compared one by one."""
     u = list(parts)
     pairs = ((first, first + lag) for lag in range(1, len(u)) for first in range(len(u) - lag))
     return [

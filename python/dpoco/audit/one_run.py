@@ -1,4 +1,4 @@
-"""One-run audit: many canaries in one run of a deployed learner, and guesses from its decisions.
+"""One-run audit: many canaries in one run of a deployed learner, guessed from its decisions.
 
 A fair secret coin chooses one of two records for each canary. If an audit guesses more coins from
 the released decisions than the claimed privacy curve allows, the claim is refuted. One run is
@@ -42,11 +42,11 @@ from dpoco.random import Source
 
 Curve = tuple[FloatArray, FloatArray]  # e^-epsilon and delta of points of a privacy curve
 Score = Callable[[Outcomes], FloatArray]
-Coins = tuple[NDArray[np.bool_], str]  # of all canaries, and the digest that binds them
+Coins = tuple[NDArray[np.bool_], str]  # of all canaries, and the digest that commits to them
 
-_POINTS = 200  # of a curve, in each direction
+_POINTS = 200  # points of a curve in each direction
 _SALT, _DIGEST = 32, 32  # bytes
-_SHARES = np.geomspace(0.01, 1.0, 16)  # of the canaries that may be guessed
+_SHARES = np.geomspace(0.01, 1.0, 16)  # shares of the canaries to guess
 _LARGEST_EPSILON = 50.0
 
 
@@ -54,11 +54,11 @@ _LARGEST_EPSILON = 50.0
 
 
 def _curve(epsilons: FloatArray, deltas: FloatArray) -> Curve:
-    """Return points of a curve and, since neighbours may be exchanged, those of -epsilon.
+    """Return points of a curve and, because neighbours may be exchanged, those at -epsilon.
 
-    Both shapes (n,); the results have shape (2 n,).
+    Both arguments have shape (n,), the results shape (2 n,).
     """
-    # Beyond 700 a claim bounds nothing that doubles can tell, and 1 / ratios would overflow.
+    # Beyond 700, a claim has no effect in double precision, and 1 / ratios would overflow.
     ratios = np.exp(-np.minimum(epsilons, 700.0))
     mirrored = 1.0 - ratios * (1.0 - deltas)
     return np.concatenate([ratios, 1.0 / ratios]), np.concatenate([deltas, mirrored])
@@ -72,8 +72,8 @@ def _state_curve(claim: Guarantee | tuple[float, float]) -> Curve:
         return _curve(np.array([epsilon]), np.array([delta]))
     if not claim.private:
         raise ValueError("nothing is claimed: a guarantee without privacy cannot be refuted")
-    # Points with a smaller delta refute hardly anything. Fewer points make the audit weaker and
-    # never wrong: the theorem takes the largest term.
+    # Points with a smaller delta hardly refute anything. Using fewer points makes the audit weaker
+    # but never wrong, because the theorem takes the largest term.
     last = claim.epsilon_at(1e-12)
     top = min(last if np.isfinite(last) else claim.epsilon, 10.0 * _LARGEST_EPSILON)
     epsilons = np.linspace(0.0, top, _POINTS)
@@ -83,21 +83,22 @@ def _state_curve(claim: Guarantee | tuple[float, float]) -> Curve:
 def _possible(
     curve: Curve, canaries: int, guesses: int, correct: int, chances: FloatArray
 ) -> NDArray[np.bool_]:
-    """Whether at least `correct` right guesses may have these chances; Theorem 1 of the page.
+    """Return whether `correct` right guesses may have these probabilities; Theorem 1 of the page.
 
     Parameters
     ----------
     curve : (ndarray, ndarray)
         From `_state_curve`.
     canaries, guesses, correct : int
-        As for `false_refutation`.
+        See `false_refutation`.
     chances : ndarray, shape (n,)
-        Probabilities that are tried, all at once.
+        Probabilities to test, all at once.
 
     Returns
     -------
     ndarray of bool, shape (n,)
-        False: no mechanism with that curve has so many right guesses so often. O(correct) steps.
+        False: no mechanism with this curve has so many right guesses with this probability.
+        O(correct) steps.
     """
     ratios, deltas = (each[:, None] for each in curve)
     tail, above = chances.copy(), np.zeros_like(chances)
@@ -106,7 +107,7 @@ def _possible(
         wrong = (ratios * (right - deltas)).max(axis=0, initial=0.0)
         above += tail
         tail = np.maximum(tail, (above + canaries * wrong) / (guesses - j + 1))
-        tail = np.minimum(tail, 2.0)  # once above 1, it stays there
+        tail = np.minimum(tail, 2.0)  # values above 1 remain above 1
         if tail.min() > 1.0:
             break
     return np.asarray(tail <= 1.0)
@@ -115,18 +116,18 @@ def _possible(
 def false_refutation(
     claim: Guarantee | tuple[float, float], canaries: int, guesses: int, correct: int
 ) -> float:
-    """Return how probable so many right guesses are at most, if a claim is kept.
+    """Return a bound on the probability of so many right guesses if a claim is kept.
 
     Parameters
     ----------
     claim : Guarantee or (float, float)
         The claimed privacy curve, or epsilon and delta.
     canaries : int
-        Fair independent coins, each of which chose between two records.
+        Number of fair independent coins, each of which chose between two records.
     guesses : int
-        How many of them were guessed, at most: a number fixed beforehand, at least 1.
+        Largest number of guesses, fixed in advance, at least 1.
     correct : int
-        How many guesses were right, at most `guesses`.
+        Number of right guesses, at most `guesses`.
 
     Returns
     -------
@@ -136,13 +137,13 @@ def false_refutation(
     Raises
     ------
     ValueError, TypeError
-        For numbers out of range, and a guarantee that promises nothing.
+        For numbers out of range, and for a guarantee without privacy.
 
     Notes
     -----
-    Holds for every mechanism that keeps the claim, for every way of guessing. Time
-    O(correct); proof: ``docs/privacy/one_run_audit.md``, Theorem 1, after Mahloujifar, Melis and
-    Chaudhuri, "Auditing f-differential privacy in one run" (2024).
+    Holds for every mechanism that keeps the claim, and for every way of guessing. Time O(correct).
+    Proof: ``docs/privacy/one_run_audit.md``, Theorem 1, after Mahloujifar, Melis and Chaudhuri,
+    "Auditing f-differential privacy in one run" (2024).
 
     Examples
     --------
@@ -167,15 +168,15 @@ def false_refutation(
 
 
 def _refutes(curve: Curve, canaries: int, guesses: int, correct: int, error: float) -> bool:
-    """Whether so many right guesses are less probable than `error` under a curve."""
+    """Return whether so many right guesses have a probability below `error` under a curve."""
     return not _possible(curve, canaries, guesses, correct, np.array([error]))[0]
 
 
 def _fewest_right(curve: Curve, canaries: int, guesses: int, error: float) -> int:
-    """Return the least number of right guesses that refutes; one more than all if none does."""
+    """Return the least number of right guesses that refutes; `guesses` + 1 if there is none."""
 
     def refutes(correct: int) -> bool:
-        """Whether so many right guesses refute."""
+        """Return whether so many right guesses refute the claim."""
         return _refutes(curve, canaries, guesses, correct, error)
 
     return bisect_left(range(guesses + 1), True, lo=1, key=refutes)
@@ -191,13 +192,13 @@ class OneRunPower:
     Attributes
     ----------
     factor : float
-        Of the noise that a learner adds, of that which it claims.
+        Assumed noise of the learner, as a share of the claimed noise.
     probability : float
-        With which such a learner is refuted, as rehearsals let expect.
+        Probability of refuting such a learner, as estimated from rehearsals.
     canaries, guesses, needed : int
-        Coins; how many are guessed; how many right guesses refute the claim.
+        Number of coins, of guesses, and of right guesses that refute the claim.
     accuracy : float
-        Share of right guesses that is expected of that learner.
+        Expected share of right guesses for such a learner.
     """
 
     factor: float
@@ -217,22 +218,22 @@ class OneRunPower:
 
 @dataclass(frozen=True)
 class OneRunReport:
-    """Outcome of a one-run audit; computed from released decisions and the coins.
+    """Outcome of a one-run audit, computed from released decisions and the coins.
 
     Attributes
     ----------
     power : OneRunPower
-        Stated before the run.
+        The power stated before the run.
     correct : int
-        Right guesses.
+        Number of right guesses.
     false_refutation : float
-        How probable so many are at most if the claim is kept.
+        Bound on the probability of so many right guesses if the claim is kept.
     epsilon, delta : float
-        The learner is not (epsilon', delta)-private for any smaller epsilon', at that confidence.
+        The learner is not (epsilon', delta)-private for any epsilon' < epsilon, at this confidence.
     mu : float
-        It is not mu'-GDP for any smaller mu', at that confidence.
+        The learner is not mu'-GDP for any mu' < mu, at this confidence.
     confidence : float
-        Probability, of each statement, of not being made of a learner that keeps its claim.
+        Probability, for each statement, of not making it about a learner that keeps its claim.
     """
 
     power: OneRunPower
@@ -245,11 +246,11 @@ class OneRunReport:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that it holds."""
         return self.correct >= self.power.needed
 
     def to_dict(self) -> Options:
-        """Return all of it, `violated` included, as plain numbers."""
+        """Return all fields, including `violated`, as plain numbers."""
         return {"violated": self.violated, **asdict(self)}
 
     def __str__(self) -> str:
@@ -266,55 +267,59 @@ class OneRunReport:
 
 
 class NoPowerError(ValueError):
-    """An audit would probably find nothing, even if there were something to find."""
+    """An audit would probably find nothing, even if there were a violation."""
 
 
 # ---- the audit -----------------------------------------------------------------------------------
 
 
 class OneRunAudit:
-    """Canaries for one run of a learner, the secret coins, and what decisions tell of them.
+    """Canaries for one run of a learner, their secret coins, and guesses from the decisions.
 
     Parameters
     ----------
     make_learner : callable
-        ``Source -> learner``, as deployed: it is rehearsed, to learn how to guess. Its guarantee
-        is the claim.
+        ``Source -> learner``, as deployed. It is rehearsed to learn how to guess. Its guarantee is
+        the claim.
     stream : array_like or tuple of array_like
-        Records of all rounds as they may be expected, for rehearsals: the guesses are better the
-        nearer they are to the true ones, and valid whatever they are.
+        Expected records of all rounds, for rehearsals. The guesses are better if these are close to
+        the true records, and valid in any case.
     rounds : array_like of int, shape (m,)
-        Rounds of the m canaries, each its own.
+        Rounds of the m canaries, all different.
     first, second : array_like or tuple of array_like, m records each
-        The two records of each canary, neighbours as the learner's guarantee has them.
+        The two records of each canary; they must be neighbours by the learner's guarantee.
     confidence : float, default 0.95
-        Probability, in (0, 1), that a learner that keeps its claim is not refuted.
+        Probability, in (0, 1), of not refuting a learner that keeps its claim.
     factor : float, default 0.5
-        Of the noise, in (0, 1): the violation for which guesses are planned and power is stated.
+        Share of the noise, in (0, 1): the violation for which guesses are planned and power is
+        stated.
     sealed : path, optional
-        File of the coins: read if it exists, else written. As secret as the data until the end.
+        File of the coins: read if it exists, otherwise written. Keep it as secret as the data until
+        the end.
     score : callable, optional
-        ``decisions -> (m,)``: large where the first record seems likely, very negative where the
-        second does; it must not know the coins. Default: decisions in windows before and after the
-        canary, along the difference of its records, in the combination that rehearsals favour.
+        ``decisions -> (m,)``: large if the first record seems likely, very negative if the second
+        does. It must not know the coins. Default: decisions in windows before and after the canary,
+        projected on the difference of its records, with weights learned in rehearsals.
     rehearsals : int, default 8
-        Runs on separate coins, at least 2. Half of them teach, half of them measure the power.
+        Number of runs on separate coins, at least 2. Half of them train the guesses, half measure
+        the power.
     seed : int, default 0
-        Of rehearsals only. The coins come from the operating system.
+        Seed of the rehearsals only. The coins come from the operating system.
 
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, records that are no neighbours, and learners that play no rounds.
+        For bad arguments, records that are not neighbours, and learners without rounds.
     NoPowerError
-        A ValueError: the audit would probably find nothing, its power is below 0.5.
+        A ValueError: the power is below 0.5, so the audit would probably find nothing.
     StateError
-        For a file of coins that is damaged, or of other canaries.
+        For a file of coins that is damaged or belongs to other canaries.
 
     Notes
     -----
-    The guarantee is about single rounds here: a canary of a learner for people is one of a person's
-    rounds. Under joint privacy the decisions of all canaries' rounds are left out. Memory O(T d).
+    The guarantee is taken for single rounds here: a canary of a learner for people is one of a
+    person's rounds. Under joint privacy, the decisions of all canary rounds are left out. Memory
+    O(T d).
 
     Examples
     --------
@@ -353,17 +358,17 @@ class OneRunAudit:
         self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
         self._weights: FloatArray = np.empty(0)
         path = None if sealed is None else Path(sealed)
-        # Before the rehearsals: coins that are damaged make no audit.
+        # Before the rehearsals, because damaged coins make the audit impossible.
         known = None if path is None or not path.exists() else self._read_coins(path)
-        # One to learn the guesses from, and another to measure them: not the same.
+        # Learn the guesses from one half and measure them on the other.
         self.power = self._rehearse(whole_number("rehearsals", rehearsals, 2))
-        # Before the coins are written: a file of coins promises an audit that can be made.
+        # Before the coins are written, because their file means that the audit can be made.
         if self.power.probability < 0.5:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
         self._coins, self.commitment = self._draw_coins(path) if known is None else known
 
     def _check(self, family: Family) -> None:
-        """Raise unless every canary has its own round and two neighbouring records."""
+        """Raise unless every canary has a separate round and two neighbouring records."""
         m, ours, theirs = len(self._rounds), *self._pairs
         if self._rounds.ndim != 1 or m < 1 or len(np.unique(self._rounds)) != m:
             raise ValueError("rounds must be different rounds, one for each canary")
@@ -375,22 +380,23 @@ class OneRunAudit:
             family.check_records(ours.record(i), theirs.record(i))
 
     def _draw_coins(self, path: Path | None) -> Coins:
-        """Return new coins, written to a file; None: they live in this object alone."""
-        # Without a salt the coins of a few canaries could be found from the public digest by trial.
+        """Return new coins, written to a file; None stores them in this object only."""
+        # Without a salt, the coins of a few canaries could be found from the public digest by
+        # trying.
         secret = os.urandom(self._secret_size())
         digest, coins = self._bind(secret)
         if path is not None:
-            # With `O_EXCL` two audits that begin together cannot replace each other's coins.
+            # With `O_EXCL`, two audits that start together cannot replace each other's coins.
             try:
                 handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:  # the other one was here while this one rehearsed
+            except FileExistsError:  # another audit wrote it during the rehearsals
                 return self._read_coins(path)
             with open(handle, "wb") as file:
                 file.write(digest + secret)
         return coins, digest.hex()
 
     def _read_coins(self, path: Path) -> Coins:
-        """Return the coins of a file; `StateError` if it is damaged, or of other canaries."""
+        """Return the coins of a file; `StateError` if damaged or of other canaries."""
         data = path.read_bytes()
         if len(data) == _DIGEST + self._secret_size():
             digest, coins = self._bind(data[_DIGEST:])
@@ -399,13 +405,13 @@ class OneRunAudit:
         raise StateError(f"the coins in {path} are damaged, or of other canaries")
 
     def _secret_size(self) -> int:
-        """Return how many bytes salt and coins have, eight coins a byte."""
+        """Return the number of bytes of salt and coins, with eight coins per byte."""
         return _SALT + (len(self._rounds) + 7) // 8
 
     def _bind(self, secret: bytes) -> tuple[bytes, NDArray[np.bool_]]:
-        """Return the digest that binds a secret and the canaries without telling it, and its coins.
+        """Return a hiding digest that commits to a secret and the canaries, and the coins.
 
-        The coins of other records would be other guesses.
+        It covers the canaries, because the coins of other records would be other guesses.
         """
         plan = [self._rounds.tobytes()]
         plan += [
@@ -415,9 +421,10 @@ class OneRunAudit:
         return hashlib.sha256(b"".join([secret, *plan])).digest(), bits[: len(self._rounds)] > 0
 
     def canary(self, t: int) -> Record | None:
-        """Return the record that is fed in round t, or None where round t has no canary.
+        """Return the record to feed in round t, or None if round t has no canary.
 
-        For services that are handed one record a round. As secret as the coins until the end.
+        This is for services that receive one record per round. Keep it as secret as the coins until
+        the end.
         """
         found = np.flatnonzero(self._rounds == t)
         if not len(found):
@@ -425,17 +432,17 @@ class OneRunAudit:
         return self._pairs[0 if self._coins[found[0]] else 1].record(int(found[0]))
 
     def records(self, stream: Stream) -> Record:
-        """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them.
+        """Return the parts of a stream with the canaries in their rounds, in the form for ``run``.
 
         Parameters
         ----------
         stream : array_like or tuple of array_like
-            The true records of all rounds; those of canary rounds are replaced.
+            The true records of all rounds. Those of canary rounds are replaced.
         """
         return self._plant(split_parts(stream), self._coins)
 
     def _plant(self, parts: Record, coins: NDArray[np.bool_]) -> Record:
-        """Return copies of the parts with the canaries' records in their rounds."""
+        """Return copies of the parts, with the canaries' records in their rounds."""
         out = []
         for part, ours, theirs in zip(parts, *(each.parts for each in self._pairs), strict=True):
             mixed = np.array(part, dtype=np.float64)
@@ -457,19 +464,19 @@ class OneRunAudit:
     # -- guessing ----------------------------------------------------------------------------------
 
     def _features(self, decisions: Outcomes) -> FloatArray:
-        """Return decisions in windows around each canary, less that before, along its records.
+        """Return decisions in windows around each canary, projected on its records' difference.
 
         Returns
         -------
         ndarray of float64, shape (m, windows)
-            Means of decisions over windows that grow geometrically, after the canary
-            and before it, less the
-            last decision that could not know it, times the difference of its records.
+            Means of decisions over windows that grow geometrically, after the canary and before it,
+            minus the last decision that could not depend on it, times the difference of its
+            records.
 
         Raises
         ------
         ValueError
-            For decisions that have another size than records: a score must be given then.
+            If decisions have another size than records; then pass `score`.
         """
         ours, theirs = (
             each.parts[-1] if each.parts[-1].ndim > 1 else each.parts[0] * each.parts[-1][:, None]
@@ -496,7 +503,7 @@ class OneRunAudit:
         return np.stack(columns, axis=1)
 
     def scores(self, decisions: ArrayLike) -> FloatArray:
-        """Return the scores of all canaries, shape (m,), without a look at the coins.
+        """Return the scores of all canaries, shape (m,), without using the coins.
 
         Parameters
         ----------
@@ -506,7 +513,7 @@ class OneRunAudit:
         Raises
         ------
         ValueError
-            For a score that is not finite, or not one for each canary.
+            If a score is not finite, or if there is not one per canary.
         """
         seen = np.asarray(decisions)
         if self._score is None:
@@ -518,17 +525,16 @@ class OneRunAudit:
         return scores
 
     def _rehearse(self, count: int) -> OneRunPower:
-        """Learn to guess from runs on coins of a seed, and measure with how much power.
+        """Learn to guess from runs with seeded coins, and measure the power.
 
-        The first half of the runs teaches the weights of windows, by least squares. The
-        others give scores whose distances from their mean are shortened as less noise would
-        shorten them. The number of guesses is the one with the largest power; it is fixed
-        before the audited run.
+        The first half of the runs trains the weights of windows by least squares. The other half
+        gives scores, whose distances from their mean are scaled as if there were less noise. The
+        number of guesses is the one with the largest power; it is fixed before the audited run.
 
         Parameters
         ----------
         count : int
-            Runs, at least 2.
+            Number of runs, at least 2.
         """
         from scipy.stats import binom
 
@@ -543,20 +549,20 @@ class OneRunAudit:
             pairs = [(self._features(decisions), signs) for signs, decisions in runs[:taught]]
             square = sum(rows.T @ rows for rows, _ in pairs)
             both = sum(rows.T @ signs for rows, signs in pairs)
-            # Windows that lie outside of the stream are columns of zeros: the matrix is singular
-            # then.
+            # Windows outside of the stream are columns of zeros, which make the matrix singular.
             self._weights = np.asarray(np.linalg.lstsq(square, both, rcond=1e-10)[0], np.float64)
         signed = np.stack([signs * self.scores(seen) for signs, seen in runs[taught:]])
         centre = signed.mean()
-        # Rehearsals play the noise that is claimed. A learner with less of it has scores that are
-        # nearer to their mean by that factor.
+        # Rehearsals use the claimed noise. With less noise, scores are closer to their mean by this
+        # factor.
         signed = centre + self._factor * (signed - centre)
         m = signed.shape[1]
         sizes = np.abs(signed).argsort(axis=1)[:, ::-1]
         right = np.cumsum(np.take_along_axis(signed > 0.0, sizes, axis=1).sum(axis=0))
         best = OneRunPower(self._factor, 0.0, m, 1, 2, 0.0)
         for guesses in np.unique(np.maximum(1, (m * _SHARES).astype(int))).tolist():
-            # One more in the denominator keeps the accuracy below 1, and errs to less power.
+            # The additional 1 in the denominator keeps the accuracy below 1 and makes the power
+            # smaller.
             accuracy = float(right[guesses - 1] / (guesses * len(signed) + 1))
             needed = _fewest_right(self._curve, m, guesses, self._error)
             power = float(binom.sf(needed - 1, guesses, accuracy))
@@ -565,12 +571,12 @@ class OneRunAudit:
         return best
 
     def report(self, decisions: ArrayLike) -> OneRunReport:
-        """Return what the released decisions tell.
+        """Return the result of the released decisions.
 
         Parameters
         ----------
         decisions : array_like of shape (T,) or (T, d)
-            Of all rounds, such as ``stream.releases(0, T)`` of a journal.
+            Decisions of all rounds, such as ``stream.releases(0, T)`` of a journal.
 
         Raises
         ------
@@ -578,20 +584,20 @@ class OneRunAudit:
             For decisions of another shape.
         """
         scores, plan, delta = self.scores(decisions), self.power, self._guarantee.delta
-        # Stable, so that equal scores are guessed in the same order whenever a report is made.
+        # Stable, so that equal scores are always guessed in the same order.
         guessed = np.argsort(-np.abs(scores), kind="stable")[: plan.guesses]
         correct = int(np.sum((scores[guessed] > 0.0) == self._coins[guessed]))
         counts = (plan.canaries, plan.guesses, correct)
 
         def gaussian(mu: float) -> bool:
-            """Whether the guesses refute mu-GDP."""
+            """Return whether the guesses refute mu-GDP."""
             claim = Guarantee.gaussian(sensitivity=mu, noise_scale=1.0, delta=1e-9, horizon=1)
             return _refutes(_state_curve(claim), *counts, self._error)
 
         return OneRunReport(
             power=plan, correct=correct,
             false_refutation=false_refutation(self._guarantee, *counts),
-            # To about 5e-5.
+            # Exact to about 5e-5.
             epsilon=bisect_last(
                 lambda e: _refutes(_state_curve((e, delta)), *counts, self._error),
                 0.0, _LARGEST_EPSILON, steps=20,
@@ -602,16 +608,17 @@ class OneRunAudit:
 
 
 def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> OneRunAudit:
-    """Return a one-run audit of a standard case, its hard pair in turned directions.
+    """Return a one-run audit of a standard case, with its hard pair in rotated directions.
 
     Parameters
     ----------
     case : StandardCase
-        Of a learner that plays rounds.
+        A case with a learner that plays rounds.
     canaries : int
-        Rounds with a canary, spread evenly; the others are silent. Fewer than the horizon.
+        Number of rounds with a canary, spread evenly; other rounds are silent. Less than the
+        horizon.
     **options
-        As for `OneRunAudit`.
+        See `OneRunAudit`.
 
     Returns
     -------
@@ -620,24 +627,24 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
     Raises
     ------
     ValueError, TypeError
-        As `OneRunAudit`, and for as many canaries as rounds.
+        As for `OneRunAudit`, and if there are as many canaries as rounds.
     NoPowerError
-        If so few canaries would probably show nothing.
+        If so few canaries would probably find nothing.
     """
     at, *record = case.replacements[0]
     ours = Rounds(split_parts(case.stream))
     m = positive_int("canaries", canaries, maximum=len(ours) - 1)
 
     def turn(values: Record) -> Record:
-        """Return a record once for each canary, its entries moved on by one each time."""
+        """Return one record per canary, with its entries rotated by one each time."""
         return tuple(
             np.stack([np.roll(part, i) for i in range(m)]) if np.ndim(part) else np.full(m, part)
             for part in values
         )
 
-    # The case's first record would otherwise say something in a round without a canary.
+    # Otherwise the case's first record would be informative in a round without a canary.
     silent = Rounds(tuple(part.copy() for part in ours.parts)).with_record(at, ours.record(at + 1))
-    # The last round gets no canary: most learners decide nothing after it.
+    # The last round gets no canary, because most learners make no decision after it.
     rounds = np.arange(m) * (len(ours) - 1) // m
     pair = (turn(ours.record(at)), turn(tuple(np.asarray(each) for each in record)))
     return OneRunAudit(case.make_learner, silent.stream, rounds, *pair, **options)

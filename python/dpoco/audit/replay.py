@@ -1,17 +1,17 @@
 """Replay audit: play two neighbouring streams with the same random tape.
 
-The proof of a learner uses facts about the code, and each fact is measured here on real runs with
-one and the same noise:
+The proof of a learner uses facts about the code. This audit measures each fact on real runs with
+equal noise:
 
-1. what enters a release in a round is a function of that round's record and of what was published
-   so far, nothing else (otherwise a record could act in later rounds as well);
-2. replacing a record changes that value by at most the declared sensitivity;
-3. neither the number of random variates drawn nor anything published up to the changed round
+1. the input of a release in a round is a function of that round's record and of earlier
+   publications, and nothing else (otherwise a record could affect later rounds as well);
+2. replacing a record changes this input by at most the declared sensitivity;
+3. neither the number of random variates drawn nor any publication up to the changed round
    depends on the record, and every release draws separate noise.
 
-No statistics are involved: a single violation proves that the claim is wrong.
-``docs/privacy/replay_and_likelihood.md`` says what is checked for each family of learners, and what
-this cannot detect.
+There are no statistics: a single violation proves that the claim is wrong.
+``docs/privacy/replay_and_likelihood.md`` lists the checks for each family of learners, and what
+they cannot detect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dpoco.random import Source
 
 __all__ = ["ReplayReport", "replay_audit"]
 
-# Bounds below these, or this share of the largest, are allowances for roundings.
+# Smaller bounds, absolute or as a share of the largest, are allowances for rounding errors.
 _ABSOLUTE, _RELATIVE = 1e-8, 1e-6
 _HEADINGS = {
     "violated": "VIOLATED",
@@ -42,24 +42,23 @@ _HEADINGS = {
 
 @dataclass(frozen=True, repr=False)
 class ReplayReport(Findings):
-    """Outcome of a replay audit; computed from raw data, not private.
+    """Outcome of a replay audit; computed from raw data, and so not private.
 
-    "No violation found" is meaningful only for what the runs reached: see `verdict` and
-    `detectable`.
+    "No violation found" only covers what the runs reached: see `verdict` and `detectable`.
 
     Attributes
     ----------
     declared : float or None
-        Bound that the guarantee is calibrated for, of the quantity that came nearest to its own.
-        None where nothing that a record may move has a bound: see `applicable`.
+        Bound in the guarantee on the quantity that came nearest to its bound. None if no quantity
+        that a record may move has a bound: see `applicable`.
     measured : float or None
-        Largest change of that quantity over all pairs played; None in the same cases.
+        Largest change of this quantity over all pairs; None in the same cases.
     pairs : int
-        Neighbouring pairs played.
+        Number of neighbouring pairs played.
     findings : tuple of str
         Violations, in words; empty if none was found.
     changes : dict of str to (float, float)
-        Of each quantity that was compared: largest change and bound.
+        Largest change and bound of each compared quantity.
     """
 
     declared: float | None
@@ -72,14 +71,14 @@ class ReplayReport(Findings):
     def detectable(self) -> float:
         """Smallest factor by which movements must exceed the measured ones to be reported.
 
-        Of the quantity that came nearest to its bound; infinite if no record reached a release.
+        For the quantity that came nearest to its bound; infinite if no record affected a release.
         """
         return max(1.0, min((factor for factor, _ in self.factors()), default=math.inf))
 
     def factors(self) -> list[tuple[float, str]]:
         """Return declared over measured, and the name, of every bounded quantity that moved.
 
-        A factor of 1 means that the bound was met: no smaller one would be true.
+        A factor of 1 means that the bound was reached, so no smaller bound would be true.
         """
         return [
             (declared / measured, name)
@@ -88,10 +87,10 @@ class ReplayReport(Findings):
         ]
 
     def _bounded_changes(self) -> dict[str, tuple[float, float]]:
-        """Return the changes of what a record may move, and by how much.
+        """Return the changes and bounds of quantities that a record may move.
 
-        Quantities that must not move at all are allowed roundings; these are no bounds, and that
-        roundings come near them is no power.
+        Quantities that must not move have allowances for rounding errors. These are not bounds, and
+        rounding errors close to them do not show power.
         """
         bounds = [declared for _, declared in self.changes.values() if declared < math.inf]
         least = max(_ABSOLUTE, _RELATIVE * max(bounds, default=0.0))
@@ -101,9 +100,9 @@ class ReplayReport(Findings):
     def applicable(self) -> bool:
         """Whether the learner's proof bounds a quantity that a record may move on these streams.
 
-        Where coins are tossed or decisions drawn by a schedule (coupling "scheduled"), the proof is
-        about the laws of fresh draws, of which one tape shows nothing: then only control flow, what
-        is published before the changed round, and noise that is used again were compared.
+        If coins are drawn, or decisions are drawn by a schedule (coupling "scheduled"), the proof
+        is about the laws of fresh draws, of which one tape shows nothing. Then only control flow,
+        publications before the changed round, and reuse of noise were compared.
         """
         return bool(self._bounded_changes())
 
@@ -111,7 +110,7 @@ class ReplayReport(Findings):
     def verdict(self) -> str:
         """One of "violated", "nothing found", "no power" and "not applicable".
 
-        "nothing found" is said only of an audit that could have found something.
+        "nothing found" is only returned by an audit that could have found something.
         """
         if not self.violated and not self.applicable:
             return "not applicable"
@@ -164,19 +163,20 @@ def replay_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> learner``: a new, unstarted learner or mechanism of this library on that source,
-        called with an equal seeded source for every run. All of them are known: see
-        ``docs/privacy/replay_and_likelihood.md``.
+        ``Source -> learner``: a new, unstarted learner or mechanism of this library on that source.
+        It is called with an equal seeded source for every run. All learners of the library are
+        known: see ``docs/privacy/replay_and_likelihood.md``.
     stream : array or tuple of arrays
-        What is observed, one row a round: ``(features, labels)``, shapes (T, d) and (T,), for
+        The observed records, one row per round: ``(features, labels)``, shapes (T, d) and (T,), for
         generalised linear losses; gradients, shape (T, d), for a `LinearLoss`; ``(matrices,
         vectors)`` for a `QuadraticLoss`; losses of all experts or points, shape (T, N);
-        ``(contexts, rewards)``, shapes (T, d) and (T, K), for bandits, rewards of all arms;
+        ``(contexts, rewards)``, shapes (T, d) and (T, K), with rewards of all arms, for bandits;
         vectors, scores or excesses over a threshold for a mechanism.
     replacements : sequence of tuples (round, ...)
-        Each gives a neighbour: the record of that round, counted from 0, replaced by the parts that
-        follow, one for each part of the stream. A learner on sums whose guarantee is for people has
-        it replaced in all rounds of a person, from that one on, as early as the rule allows.
+        Each gives a neighbour: the record of this round, counted from 0, is replaced by the
+        following parts, one for each part of the stream. For a learner on sums whose guarantee is
+        for people, it is replaced in all rounds of a person, starting with this one, as early as
+        the rule allows.
     seed : int, default 0
         Seed of the tape.
 
@@ -187,14 +187,14 @@ def replay_audit(
     Raises
     ------
     TypeError
-        For a learner that no family knows, or that is not made again.
+        If no family knows the learner, or if the same learner is not made again.
     ValueError
-        For a learner that does not use the source it is given or does not repeat itself on one
-        tape; for a stream of another shape; for a replacement that is no neighbour.
+        If the learner does not use the given source or does not repeat itself on one tape; for a
+        stream of another shape; and for a replacement that is not a neighbour.
 
     Notes
     -----
-    T rounds in Python per pair, and twice for the stream itself.
+    Plays T rounds in Python per pair, and twice T rounds for the stream itself.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def replay_audit(
     if not 1 <= len(rounds) <= horizon:
         raise ValueError(f"stream has {len(rounds)} rounds, over the learner's {horizon}, or none")
     neighbours = [_neighbour(family, rounds, *pair) for pair in pairs]
-    # A learner that differs from run to run on one tape would turn noise into findings.
+    # If a learner varied between runs on one tape, its noise would look like findings.
     base, again = family.play(learner, rounds), family.play(fresh(learner), rounds)
     if again.published != base.published or again.variates != base.variates:
         raise ValueError("make_learner must give learners that repeat themselves on one tape")
@@ -233,7 +233,7 @@ def replay_audit(
             if not measured <= declared * (1.0 + ROUNDING):
                 findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
             most, _ = changes.get(name, (0.0, declared))
-            # NaN is a finding as well.
+            # NaN is also a finding.
             changes[name] = (most if measured <= most else measured, declared)
     texts = tuple(dict.fromkeys(findings))
     report = ReplayReport(None, None, len(pairs), texts, changes)
@@ -250,13 +250,13 @@ def replay_audit(
 def _checked_replacements(
     replacements: Sequence[Sequence[object]],
 ) -> list[tuple[int, list[object]]]:
-    """Return round and parts of every replacement; raise for what is none."""
+    """Return round and parts of every replacement; raise for invalid ones."""
     pairs = []
     for each in replacements:
         if isinstance(each, np.ndarray) or not isinstance(each, Sequence) or len(each) < 2:
             raise TypeError("every replacement must be a tuple (round, parts of the record)")
         at, *record = each
-        # `True` is an `int` in Python, and would be round 1.
+        # In Python, `True` is an `int`, and would mean round 1.
         if isinstance(at, (bool, np.bool_)) or not isinstance(at, (int, np.integer)):
             raise TypeError("the round of a replacement must be an int")
         pairs.append((int(at), record))
@@ -268,23 +268,23 @@ def _checked_replacements(
 def _neighbour(
     family: Family, rounds: Rounds, at: int, replacement: Sequence[object]
 ) -> tuple[tuple[int, ...], Rounds]:
-    """Return the rounds of a person who brings this record as often as allowed, and the stream.
+    """Return the stream, and the rounds, of a person who has this record as often as allowed.
 
     Parameters
     ----------
     family : Family
-        Knows which records may replace others, and how often one person may come.
+        Decides which records may replace others, and how often one person may come.
     rounds : Rounds
         The stream.
     at : int
-        First round that is replaced.
+        The first replaced round.
     replacement : sequence
-        Parts of the record that takes its place.
+        Parts of the new record.
 
     Raises
     ------
     ValueError
-        For a round outside of the stream, and for records that are no neighbours.
+        For a round outside of the stream, and for records that are not neighbours.
     """
     if not 0 <= at < len(rounds):
         raise ValueError(f"no neighbour: round {at} of a replacement is not in the stream")
@@ -302,7 +302,7 @@ def _neighbour(
 
 
 def _reuse(play: Play) -> Iterator[str]:
-    """Yield where a release drew no noise."""
+    """Yield releases that drew no noise."""
     for t, wanted in enumerate(play.due):
         if sum(play.variates[t + 1]) - sum(play.variates[t]) < wanted:
             yield f"round {t}: a release drew no noise"
@@ -312,7 +312,7 @@ def _reuse(play: Play) -> Iterator[str]:
 def _control_flow(family: Family, base: Play, other: Play, at: int) -> Iterator[str]:
     """Yield where what was published before a record, or how much was drawn, depends on it.
 
-    How much is drawn may depend on what was published, where the family's schedule says so: it is
+    Yield cases in which publications before a record, or numbers of draws, depend on it.
     compared up to the first difference of what is published.
     """
     for t in range(min(at + family.first_affected, len(base.published))):
@@ -321,8 +321,8 @@ def _control_flow(family: Family, base: Play, other: Play, at: int) -> Iterator[
             break
     apart = False
     for t, (ours, theirs) in enumerate(zip(base.variates, other.variates, strict=False)):
-        # These were drawn with what this round publishes: a decision made before its record, or
-        # the answer to it.
+        # These variates were drawn with the publication of this round: a decision made before its
+        # record, or the answer to it.
         k = t - 1 + family.first_affected
         if 0 <= k < min(len(base.published), len(other.published)):
             apart = apart or base.published[k] != other.published[k]

@@ -1,4 +1,4 @@
-"""Claims, and what attacks on them found, as values that can be printed and stored."""
+"""Claims, and the results of attacks on them, as values that can be printed and stored."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpoco.audit._family import Options
 
 Point = tuple[float, float]
 
-# Violations by more than this factor are too large to speak of power.
+# If only violations by more than this factor are detectable, there is no useful power.
 USEFUL = 4.0
 
 
 def judge(violated: bool, powerful: bool) -> str:
     """Return one of "violated", "nothing found" and "no power".
 
-    "nothing found" is only said of an audit that could have found something.
+    "nothing found" is only returned for an audit that could have found something.
     """
     if violated:
         return "violated"
@@ -42,13 +42,13 @@ def headline(
     Parameters
     ----------
     audit : str
-        What the report is of.
+        Subject of the report.
     epsilon, delta : float
         The claim.
     verdict : str
-        From `judge`.
+        Result of `judge`.
     power, found : str
-        How the line goes on without power, and after nothing was found.
+        Continuation of the line without power, and after nothing was found.
     """
     claim = f"epsilon = {epsilon:.4g}, delta = {delta:.3g}"
     words = {
@@ -60,40 +60,40 @@ def headline(
 
 
 def bound_text(value: float, digits: int = 4, *, up: bool = False) -> str:
-    """Return a bound in few digits, rounded to the side on which it still holds.
+    """Return a bound with few digits, rounded so that it remains valid.
 
     Parameters
     ----------
     value : float
-        The bound; a part in 1e9 of it is taken for rounding.
+        The bound; a relative 1e-9 of it counts as rounding error.
     digits : int, default 4
-        At most so many.
+        Largest number of digits.
     up : bool, default False
         Whether it is an upper bound, or the least violation that would have been found.
     """
     if not math.isfinite(value):
         return f"{value:g}"
     side, slack = (ROUND_CEILING, -1e-9) if up else (ROUND_FLOOR, 1e-9)
-    # Without the slack 0.3, whose double is a little less, would be 0.2999.
+    # Without the slack, 0.3 would become 0.2999, because its double is a little smaller.
     rounded = Context(digits, side).create_decimal_from_float(value + abs(value) * slack)
     return f"{float(rounded):.{digits}g}"
 
 
 def confidence_text(confidence: float) -> str:
-    """Return a confidence in nine digits, and one that these would make 1 by what it lacks."""
+    """Return a confidence with nine digits, or its distance from 1 if that would print 1."""
     text = f"{confidence:.9g}"
     return f"1 - {1.0 - confidence:.3g}" if text == "1" else text
 
 
 class Findings:
-    """Base of audit reports that have findings and a factor that they would have detected.
+    """Base of audit reports with findings and a detectable factor.
 
     Attributes
     ----------
     findings : tuple of str
         Violations, in words; empty if none was found.
     detectable : float
-        Factor on what was measured from which on a violation would have been reported.
+        Factor on the measured values above which a violation would have been reported.
     """
 
     findings: tuple[str, ...]
@@ -106,7 +106,7 @@ class Findings:
 
     @property
     def powerful(self) -> bool:
-        """Whether the audit would have reported violations four times what was measured."""
+        """Whether the audit would have reported violations of four times the measured values."""
         return bool(self.detectable <= USEFUL)
 
     @property
@@ -117,16 +117,16 @@ class Findings:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claimed (epsilon, delta), and the curve it is a point of.
+    """A claimed (epsilon, delta), and the curve to which it belongs.
 
     Attributes
     ----------
     epsilon, delta : float
         The claim.
     published : bool
-        Whether it is a published claim that the library does not share.
+        Whether it is a published claim that differs from the library's.
     guarantee : Guarantee
-        What the library states for the same noise.
+        The library's statement for the same noise.
     """
 
     epsilon: float
@@ -136,20 +136,20 @@ class Claim:
 
     @classmethod
     def of(cls, guarantee: Guarantee) -> Claim:
-        """Return the stronger of what the library states and what the published argument does.
+        """Return the stronger of the library's statement and the published claim.
 
-        A published claim is stronger if its epsilon, at its own delta, is below what exact
-        accounting of the same noise gives.
+        A published claim is stronger if its epsilon, at its own delta, is below that of exact
+        accounting for the same noise.
         """
         if guarantee.claimed is not None:
             epsilon, delta = guarantee.claimed
-            # A claim that differs by roundings alone is the library's own.
+            # A claim that only differs by rounding errors is the library's own.
             if 0.0 <= delta < 1.0 and epsilon * (1.0 + 1e-6) < guarantee.epsilon_at(delta):
                 return cls(epsilon, delta, True, guarantee)
         return cls(guarantee.epsilon, guarantee.delta, False, guarantee)
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the claimed delta(epsilon): of a published claim, all that follows from it.
+        """Return the claimed delta(epsilon); for a published claim, the curve that it implies.
 
         Parameters
         ----------
@@ -159,17 +159,15 @@ class Claim:
         Returns
         -------
         float
-            In [0, 1]. A bare pair (epsilon, delta) implies a whole curve, that of its
-            worst mechanism
+            In [0, 1]. A pair (epsilon, delta) implies the whole curve of its worst mechanism
             (Kairouz, Oh and Viswanath, 2015).
         """
         if not self.published:
             return float(self.guarantee.delta_at(epsilon))
         if epsilon >= self.epsilon:
             return self.delta
-        # The worst mechanism of that claim tells its bit with probability delta, and otherwise
-        # responds at random.
-        # Both exponents are at most 0, so that no claim overflows.
+        # The worst mechanism of this claim reveals its bit with probability delta, and otherwise
+        # uses randomised response. Both exponents are at most 0, so no claim overflows.
         told = -math.expm1(epsilon - self.epsilon) / (1.0 + math.exp(-self.epsilon))
         return self.delta + (1.0 - self.delta) * told
 
@@ -182,21 +180,21 @@ class Claim:
 
 
 def epsilon_of_point(epsilon: float, at_least: float, delta: float) -> float:
-    """Return the epsilon that a curve through a point asks for at another delta, at least 0.
+    """Return the least epsilon >= 0, at another delta, of a curve through a point.
 
-    A mechanism with ``delta(epsilon) >= at_least`` is not (e, delta)-private for any smaller e: the
-    inverse of `Claim.delta_at` of a published claim.
+    A mechanism with ``delta(epsilon) >= at_least`` is not (e, delta)-private for any smaller e.
+    This is the inverse of `Claim.delta_at` for a published claim.
 
     Parameters
     ----------
     epsilon, at_least : float
-        Where the curve was measured, and what delta is at least there.
+        Epsilon of the measurement, and a lower bound on delta there.
     delta : float
-        The other delta, of the claim.
+        The claim's delta.
     """
     if at_least <= delta:
-        return 0.0  # that much is granted at any epsilon
-    # A delta of 1 would divide by 0.
+        return 0.0  # this delta is allowed at any epsilon
+    # A lower bound of 1 would cause a division by 0.
     rest = max(1.0 - at_least, 1e-300)
     value = (1.0 - delta) / rest * (1.0 + math.exp(min(epsilon, 600.0))) - 1.0
     return math.log(value)
@@ -209,24 +207,24 @@ class Attack:
     Attributes
     ----------
     name : {"replay", "likelihood", "black box"}
-        Which audit.
+        The audit.
     verdict : {"violated", "nothing found", "no power", "not applicable", "not available"}
-        "nothing found" is said only of an attack that could have found something; "not applicable"
-        of a replay of a learner that declares no bound on what a record moves.
+        "nothing found" is only used for an attack that could have found something; "not applicable"
+        for a replay of a learner that declares no bound on the effect of a record.
     epsilon : float or None
-        Lower bound on epsilon, at the claim's delta, from this attack, with the report's
-        confidence; None if it measures no epsilon.
+        Lower bound on epsilon from this attack, at the claim's delta, with the report's confidence;
+        None if it measures no epsilon.
     detectable : float
-        The smallest violation that would have been found, as a factor on what the attack measured
-        or was claimed, see `power`; infinite: none.
+        The smallest violation that would have been found, as a factor on the measured or claimed
+        value, see `power`; infinite if there is none.
     power : str
         The same in words.
     findings : tuple of str
         Violations, in words.
     text : str
-        The audit's own report, or why there is none.
+        The audit's own report, or the reason why there is none.
     points : tuple of (float, float)
-        Epsilons, and what delta is at least there; empty for replay.
+        Epsilons, and lower bounds on delta there; empty for replay.
     """
 
     name: str
@@ -241,18 +239,18 @@ class Attack:
 
 @dataclass(frozen=True)
 class ExerciseReport:
-    """Findings of the exercises of one learner; computed from runs on public streams.
+    """Findings of the exercises of one learner, computed from runs on public streams.
 
     Attributes
     ----------
     exercises, pairs : int
-        Settings, and neighbouring streams that were replayed.
+        Number of settings, and of neighbouring streams that were replayed.
     scored : int
-        Settings whose noise was scored against its declared law.
+        Number of settings whose noise was scored against its declared law.
     findings : tuple of str
         Violations, in words.
     exercised, not_exercised : tuple of str
-        What applies to the learner and was reached by a setting, and what was by none.
+        Facts that apply to the learner and were reached by a setting, and those that were not.
     """
 
     exercises: int
@@ -277,28 +275,28 @@ class ExerciseReport:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Outcome of all attacks on one learner; computed from runs on public streams.
+    """Outcome of all attacks on one learner, computed from runs on public streams.
 
     Attributes
     ----------
     name, learner : str
-        Case and class.
+        Name of the case, and class.
     about : str
         What makes the pair of streams hard.
     claim : Claim
-        What was put to the test.
+        The tested claim.
     settings : dict
-        Budget and size of the case, and whose parameters it has.
+        Budget and size of the case, and the source of its parameters.
     attacks : tuple of Attack
-        In the order in which they were run, those that are not available included.
+        In the order in which they were run, including those that are not available.
     exercises : ExerciseReport
-        What other settings of the same class found, reached and did not reach.
+        Findings of other settings of the same class, and the facts they reached or did not reach.
     claimed_curve : tuple of (float, float)
         Epsilons and claimed deltas.
     seed : int
-        Of all runs.
+        Seed of all runs.
     confidence : float
-        Probability, for each attack, of not reporting a violation where there is none.
+        Probability, for each attack, of not reporting a violation if there is none.
     """
 
     name: str
@@ -314,11 +312,11 @@ class AuditReport:
 
     @property
     def violated(self) -> bool:
-        """Whether any attack or exercise found a violation. False does not mean there is none."""
+        """Whether an attack or exercise found a violation. False does not mean there is none."""
         return bool(self._refuted_by())
 
     def _refuted_by(self) -> list[str]:
-        """Return the attacks that refuted the claim, and "exercises" if one of these did."""
+        """Return the attacks that refuted the claim, and "exercises" if one of them did."""
         names = [attack.name for attack in self.attacks if attack.verdict == "violated"]
         return names + ["exercises"] * bool(self.exercises.findings)
 
@@ -329,22 +327,22 @@ class AuditReport:
 
     @property
     def strongest(self) -> Attack | None:
-        """The attack with the largest lower bound on epsilon; None if none has a positive one."""
+        """The attack with the largest positive lower bound on epsilon, or None."""
         measured = [attack for attack in self.attacks if attack.epsilon]
         return max(measured, key=lambda attack: attack.epsilon or 0.0, default=None)
 
     @property
     def outcome(self) -> str:
-        """The verdict: "refuted", "not refuted" or "no power", which is no evidence either way."""
+        """The verdict: "refuted", "not refuted", or "no power", which is no evidence either way."""
         if self.violated:
             return "refuted"
         return "not refuted" if self.powerful else "no power"
 
     @property
     def detectable_epsilon(self) -> float | None:
-        """The smallest epsilon of this pair, at the claim's delta, that would have been refuted.
+        """Smallest epsilon of this pair, at the claim's delta, that would have been refuted.
 
-        Of the attacks that measure losses or frequencies and had power; None if there is none.
+        It covers attacks that measure losses or frequencies and had power; None if there is none.
         """
         return min(
             (
@@ -404,7 +402,7 @@ class AuditReport:
     def to_dict(self) -> Options:
         """Return a JSON-able dictionary.
 
-        The verdicts are in it as well, so that readers need not know how they follow.
+        It includes the verdicts, so that readers need not know how they are computed.
         """
         best = self.strongest
         names = ("verdict", "outcome", "detectable_epsilon", "violated", "powerful")
@@ -422,7 +420,7 @@ class AuditReport:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can carry: records as dictionaries, infinite numbers as text."""
+    """Return a JSON-able value: records become dictionaries, and infinite numbers texts."""
     if isinstance(value, Guarantee):
         return value.to_dict()
     if is_dataclass(value):
@@ -433,7 +431,7 @@ def _plain(value: Any) -> Any:
 
 
 def _percentage(measured: float, claimed: float) -> str:
-    """Return a measured epsilon as a share of the claimed one, in words where there is none."""
+    """Return a measured epsilon as a share of the claimed one, or in words if there is none."""
     if claimed <= 0.0 or not math.isfinite(claimed):
         return "more than all" if measured > claimed else "nothing"
     return f"{100.0 * measured / claimed:.3g} %"

@@ -1,12 +1,12 @@
-"""Standard cases: for every learner and mechanism a small problem that is as hard as is known.
+"""Standard cases: for every learner and mechanism, a small problem that is as hard as we know.
 
-A case is a learner, a stream and a neighbour of it that differ in one record by as much as the
-guarantee allows, where it hurts most: in the first round, whose record enters every later release,
-with both records at the bound and opposite, and all other records silent, so that nothing hides
-them. Silence on these streams does not prove a learner safe: see ``docs/audit.md``.
+A case has a learner, a stream, and a neighbour that differs in one record by as much as the
+guarantee allows. The record is in the first round, so it affects every later release. Both versions
+of it are at the bound and opposite, and all other records are silent, so that nothing hides them.
+If an audit finds nothing on these streams, the learner need not be private: see ``docs/audit.md``.
 
 For learners of experts and Lipschitz losses, only the first record prefers any decision, so that
-every later decision depends on this record and noise alone.
+every later decision depends only on this record and noise.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STOPPED = f"{_PREFERS}; the learner is made for 10000 rounds and stopped early"
 _PULLS = "the first gradient is as long as allowed, along the first axis, or its negative; others 0"
 
 
-Replacements = tuple[Record, ...]  # rounds, and the parts of the records that replace theirs
+Replacements = tuple[Record, ...]  # rounds, and the parts of the new records
 
 
 @dataclass(frozen=True)
@@ -59,28 +59,28 @@ class StandardCase:
     Attributes
     ----------
     name : str
-        What `standard_case` was asked for, in its own spelling.
+        The name passed to `standard_case`, in its own spelling.
     learner : str
-        The class.
+        Name of the class.
     make_learner : callable
         ``Source -> learner``, unstarted. Its parameters are calibrated once, when the case is made;
-        every call costs what construction costs.
+        every call costs one construction.
     stream, neighbour : array or tuple of arrays
-        As `replay_audit` and `likelihood_audit` take them.
+        In the form for `replay_audit` and `likelihood_audit`.
     replacements : tuple of tuples
         Neighbours for `replay_audit`, in its form; the first one is `neighbour`.
     claim : Claim
-        What is put to the test.
+        The tested claim.
     settings : dict
-        Epsilon and delta of the budget, horizon, dimension, which published parameters if any, and
-        rounds of a person.
+        Epsilon and delta of the budget, horizon, dimension, any published parameters, and rounds of
+        a person.
     about : str
         What makes the pair hard.
     trials : int
-        Runs on each stream that a likelihood audit has power with.
+        Number of runs on each stream with which a likelihood audit has power.
     exercises : tuple of Exercise
-        Settings of the same class that reach what the pair does not; whatever was asked for, they
-        are the same.
+        Settings of the same class that reach what the pair does not. They do not depend on the
+        requested sizes.
     """
 
     name: str
@@ -116,25 +116,26 @@ def standard_case(
     Parameters
     ----------
     learner : str or type
-        One of `standard_names`, such as "tree-frank-wolfe", or the name of a class. Or a class of
-        yours whose constructor takes ``domain`` and ``loss``, ``experts`` or ``dimension``, and
+        One of `standard_names`, such as "tree-frank-wolfe", or the name of a class; or your own
+        class, if its constructor takes ``domain`` and ``loss``, ``experts`` or ``dimension``, and
         ``horizon``, ``budget`` and ``source``.
     epsilon : float, default 1
         Budget, positive.
     delta : float, optional
-        Budget, in [0, 1). Default: 0 of pure learners, otherwise 1e-3, seen in some thousand runs.
+        Budget, in [0, 1). Default: 0 for pure learners, otherwise 1e-3, which shows in some
+        thousand runs.
     horizon : int, optional
-        Rounds, or records of a one-time fit, at least 3 for most. Default: a few, which is hardest,
-        next to those of a person.
+        Rounds, or records of a one-time fit, at least 3 for most learners. Default: a few, which is
+        hardest, in addition to those of a person.
     dimension : int, optional
-        Coordinates, experts, points or candidates. Default: the smallest that shows everything.
+        Number of coordinates, experts, points or candidates. Default: the smallest that shows
+        everything.
     published : {"printed", "corrected"}, optional
-        Parameters of `dpoco.published` instead of calibrated ones, where there are any. The
-        published claim is put to the test where it is stronger than what the library states for
-        the same noise.
+        Parameters of `dpoco.published` instead of calibrated ones, if there are any. The published
+        claim is tested if it is stronger than the library's statement for the same noise.
     participation : Participation, optional
-        Of an online learner: its budget is for all rounds of one person, and the streams differ in
-        all of them, as early as the rule allows. That it is enforced makes no difference here.
+        For an online learner: its budget is for all rounds of one person, and the streams differ in
+        all of them, as early as the rule allows. Enforcing the rule makes no difference here.
 
     Returns
     -------
@@ -143,13 +144,13 @@ def standard_case(
     Raises
     ------
     ValueError
-        For a name or option that does not exist, or published parameters that do not.
+        For an unknown name or option, or if there are no such published parameters.
     CalibrationError
         If the learner cannot be calibrated for this budget and size.
 
     Notes
     -----
-    One calibration, up to a second.
+    One calibration, which takes up to a second.
     """
     if isinstance(learner, type):
         listed, cls = own_class(learner), learner
@@ -179,7 +180,7 @@ def standard_case(
         choice("published", published, ("printed", "corrected"))
         function = _find_published(name, published == "corrected")
     stated = kind.delta if delta is None else real_float("delta", delta)
-    # An audit's budget protects no one.
+    # The budget of an audit protects nobody, so large deltas need no warning.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
     setting = Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule)
     problem = kind.build(setting, **kind.options)
@@ -192,7 +193,7 @@ def standard_case(
         about += f"; and so on in {len(places)} rounds of one person, {rule.separation} apart"
         for t in places[1:]:
             stream, other = stream.with_record(t, stream.record(at)), other.with_record(t, record)
-    # Of queries about one data set a record moves all, which no single replacement can.
+    # For queries about one data set, a record moves all of them, which no single replacement can.
     neighbour = other.stream if problem.neighbour is None else problem.neighbour
     replacements = tuple(
         each for each in problem.replacements if not same(stream.record(each[0]), each[1:])
@@ -219,7 +220,7 @@ def standard_case(
 
 
 def _kind(name: str, cls: type) -> Kind:
-    """Return how a case is built; of a class without its own case, by its arguments."""
+    """Return how a case is built; for a class without its own case, by its arguments."""
     taken = signature(cls).parameters
     found = CASES.get(name) or next((kind for of, kind in _OTHERS.items() if of in taken), None)
     if found is None or not {"budget", "source"} <= taken.keys():
@@ -235,7 +236,7 @@ def _kind(name: str, cls: type) -> Kind:
 
 @dataclass(frozen=True)
 class Asked:
-    """The problem of a case; a size of 0: there is none to choose.
+    """The problem of a case; size 0 means that there is none to choose.
 
     Attributes
     ----------
@@ -243,7 +244,7 @@ class Asked:
         The learner.
     budget : Budget
     horizon, size : int
-        Rounds, and coordinates, experts, points or candidates.
+        Rounds, and number of coordinates, experts, points or candidates.
     published : callable or None
         Function of `dpoco.published` whose plan is audited.
     rule : Participation or None
@@ -261,7 +262,7 @@ class Asked:
         """Return ``Source -> learner`` for this horizon and budget."""
         options = {length_name(self.cls): self.horizon, **options}
         if self.rule is not None:
-            # Streams of audits name no people, and keep to the rule.
+            # Streams of audits name no people, but obey the rule.
             options["participation"] = replace(self.rule, enforced=False)
         if self.published is not None:
             taken = signature(self.published).parameters
@@ -272,7 +273,7 @@ class Asked:
     def problem(
         self, make: Make, first: Record, replacements: Replacements, about: str, **more: Any
     ) -> Problem:
-        """Return a problem in whose stream the first record alone says anything."""
+        """Return a problem in whose stream only the first record is informative."""
         parts = tuple(np.zeros((self.horizon, *np.shape(each))) for each in first)
         return Problem(
             make, Rounds(parts).with_record(0, first).stream, replacements, about, **more
@@ -281,7 +282,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Problem:
-    """A learner and neighbouring streams: the first replacement's, unless a neighbour is given.
+    """A learner and neighbouring streams; `neighbour` replaces that of the first replacement.
 
     Attributes
     ----------
@@ -289,13 +290,13 @@ class Problem:
         ``Source -> learner``.
     stream : array or tuple of arrays
     replacements : tuple of tuple
-        Rounds and records of neighbours; the first is the pair of the statistical audits.
+        Rounds and records of neighbours. The first is the pair of the statistical audits.
     about : str
         What makes the pair hard.
     trials : int
-        Runs on each stream with which a likelihood audit has power.
+        Number of runs on each stream with which a likelihood audit has power.
     neighbour : array or None
-        Of mechanisms whose queries one record moves all at once.
+        For mechanisms in which one record moves all queries at once.
     """
 
     make: Make
@@ -315,11 +316,11 @@ class Kind:
     build : callable
         Function of `Asked` that returns the `Problem`.
     horizon, size : (int, int)
-        Default and least value; a default of 0: there is nothing to choose.
+        Default and least value; a default of 0 means that there is nothing to choose.
     delta : float
-        Default of the budget.
+        Default delta of the budget.
     options : dict
-        Further arguments of `build`.
+        More arguments of `build`.
     """
 
     build: Callable[..., Problem]
@@ -329,7 +330,7 @@ class Kind:
     options: Options = field(default_factory=dict, hash=False)
 
 
-# One round of choices is left, of four.
+# One of four rounds has a choice.
 _BANDIT = partial(han_frank_wolfe.high_dimensional_bandit, forced=1)
 _PUBLISHED: dict[str, Callable[..., LearnerPlan]] = {
     "epoch-selector": asi_tracking.epoch_selector,
@@ -350,7 +351,7 @@ def _find_published(name: str, corrected: bool) -> Callable[..., LearnerPlan]:
     Raises
     ------
     ValueError
-        For a learner that no paper gives parameters for, or none that had to be corrected.
+        For a learner without published parameters, or without corrected ones.
     """
     choice("a learner with published parameters", name, tuple(_PUBLISHED))
     function = _PUBLISHED[name]
@@ -369,10 +370,10 @@ def _axis(size: int) -> FloatArray:
 
 
 def _experts(asked: Asked, halves: bool = False, about: str = "", **options: Any) -> Problem:
-    """Return a problem of experts, whose first losses alone prefer any of them."""
+    """Return a problem of experts, among which only the first losses show a preference."""
     first = np.arange(asked.size) % 2.0 if halves else 1.0 - _axis(asked.size)
-    # Losses far over the bound test the clipping. The last round decides nothing, so that the one
-    # before it is the last whose record is used.
+    # Losses far beyond the bound test the clipping. The last round's record affects nothing, so the
+    # last but one is the last that is used.
     unlimited, last = np.where(first > 0.0, -1e6, 1e6), asked.horizon - 2
     replacements = (0, 1.0 - first), (0, unlimited), (last, first if last else 0.0 * first)
     make = asked.maker(asked.size, **options)
@@ -392,7 +393,7 @@ def _lipschitz(asked: Asked) -> Problem:
 
 
 def _pull(asked: Asked, make: Make, about: str = _PULLS, last: int = 2, **more: Any) -> Problem:
-    """Return a problem of gradients or vectors; the last that is used is replaced as well."""
+    """Return a problem of gradients or vectors; the last one that is used is replaced as well."""
     axis = _axis(asked.size)
     replacements = (0, -axis), (0, 1e6 * np.roll(axis, -1)), (asked.horizon - last, axis)
     return asked.problem(make, (axis,), replacements, about, **more)
@@ -417,7 +418,7 @@ def _newton(asked: Asked) -> Problem:
 
 def _polyhedral(asked: Asked) -> Problem:
     """Return a problem of gradients on an l1 ball, where vertices are selected."""
-    # Gradients of l-infinity norm 1: all coordinates move.
+    # Gradients of l-infinity norm 1, so all coordinates move.
     signs = 1.0 - 2.0 * (np.arange(asked.size) % 2)
     far = 1e6 * np.array([-1, *[1] * (asked.size - 1)])
     return asked.problem(
@@ -428,7 +429,7 @@ def _polyhedral(asked: Asked) -> Problem:
 
 
 def _coupled_leader(asked: Asked, **tight: Any) -> Problem:
-    """Return a problem of coupled draws, on an interval by default: there their law is known."""
+    """Return a problem of coupled draws, by default on an interval, where their law is known."""
     domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
     own = tight if asked.published is None else {}
     return _pull(asked, asked.maker(domain, LinearLoss(1.0), **own), trials=1000)
@@ -446,14 +447,14 @@ def _fit(asked: Asked) -> Problem:
 
 
 def _continual_sum(asked: Asked) -> Problem:
-    """Return a problem of vectors that are summed as they are."""
+    """Return a problem of vectors that are summed unchanged."""
     about = "the first vector is as long as allowed, or its negative; others are 0"
     return _pull(asked, asked.maker(asked.size, bound=1.0), about, last=1)
 
 
 def _monitor(asked: Asked) -> Problem:
-    """Return a problem of a count and a mean, whose first interval alone has records."""
-    # Rows of an interval: 1 if there is a record, and its number.
+    """Return a problem of a count and a mean, with records in the first interval only."""
+    # Rows of an interval: 1 if there is a record, and its value.
     most = {} if asked.rule is None else {"records_per_interval": 2}
     statistics = {"n": Count(), "x": Mean(-1.0, 1.0)}
     full, last = np.ones((most.get("records_per_interval", 1), 2)), asked.horizon - 1
@@ -466,8 +467,8 @@ def _monitor(asked: Asked) -> Problem:
 
 
 def _noisy_max(asked: Asked) -> Problem:
-    """Return a problem of scores that one record moves in every query, as far as it may."""
-    # One record moves the scores of all queries: the first candidate's up, all others' down.
+    """Return a problem of scores; one record moves them in every query as far as it may."""
+    # One record moves the scores of all queries: the first candidate's up, and the others' down.
     moved = 2.0 * _axis(asked.size) - 1.0
     return asked.problem(
         asked.maker(asked.size, sensitivity=1.0), (0.0 * moved,),
@@ -481,8 +482,9 @@ def _noisy_max(asked: Asked) -> Problem:
 def _above_threshold(asked: Asked) -> Problem:
     """Return a problem of queries near the threshold, where noise decides."""
     make = asked.maker(sensitivity=1.0)
-    # One record may move all queries, and the last the other way: silence says that the threshold
-    # is high, and an alarm after it that the noise of the last query is.
+    # One record may move all queries, and the last one in the opposite direction. Silence then
+    # shows that the threshold is high, and an alarm after it shows that the noise of the last query
+    # is high.
     plan = make(Source.seeded(0)).plan
     margin, scale = plan.tuning.margin, plan.mechanism.query_scale
     stream = np.full(asked.horizon, margin + scale)
@@ -499,7 +501,7 @@ def _above_threshold(asked: Asked) -> Problem:
 
 
 def _bandit(asked: Asked, make: Make, first: FloatArray, trials: int = 2000) -> Problem:
-    """Return a problem of a bandit with two arms, whose first user alone returns a reward."""
+    """Return a problem of a bandit with two arms, where only the first user returns a reward."""
     contexts, rewards = np.tile(_axis(asked.size), (asked.horizon, 1)), np.zeros((asked.horizon, 2))
     contexts[0], rewards[0] = first, 1.0
     return Problem(
@@ -525,17 +527,17 @@ def _high_dimensional(asked: Asked) -> Problem:
 
 
 CASES = {
-    # A large learning rate plays the leader of the noisy sums: it tells most. In l2 two halves are
-    # farthest apart.
+    # With a large learning rate, it plays the leader of the noisy sums, which shows most. In l2,
+    # two halves are farthest apart.
     "prefix-hedge": Kind(_experts, (4, 3), (4, 2), 1e-3, {"halves": True, "learning_rate": 1e3}),
     "epoch-selector": Kind(_experts, (6, 3), (10, 2), 0.0, {"first": 0}),
     "window-selector": Kind(_experts, (6, 3), (10, 2), 0.0, {"first": 0, "window": 3}),
-    # Low thresholds: with those that learn, a short stream never raises an alarm.
+    # Low thresholds, because with useful ones a short stream never raises an alarm.
     "shift-detector": Kind(_experts, (6, 3), (2, 2), 0.0, {"first": 0, "threshold_scale": 1e-3}),
-    # A short stream would be played without coins, with a fresh draw in every round.
+    # Otherwise a short stream would be played without coins, with a fresh draw in every round.
     "oblivious-tracker": Kind(_experts, (6, 3), (2, 2), 0.0,
                               {"switches": 1, "forced_switch": 0.2}),
-    # The published floor under the weights of a short stream hides a lot.
+    # The published floor under the weights hides much of a short stream.
     "batch-share": Kind(_experts, (2, 2), (10, 2), 0.0, {
         "horizon": 10_000, "batch": 1, "learning_rate": 100.0, "about": _STOPPED}),
     "lipschitz": Kind(_lipschitz, (4, 3), (3, 2)),
@@ -555,7 +557,7 @@ CASES = {
     "above-threshold": Kind(_above_threshold, (4, 3), (0, 0), 0.0),
 }  # fmt: skip
 _PLAYED = {each.plays for each in (*LEARNERS, *MONITORS) if each.plays != "ranges"}
-# Of other people's classes, by an argument of the constructor.
+# For foreign classes, by an argument of the constructor.
 _OTHERS = {
     "domain": Kind(_fit, (6, 3), (2, 1)),
     "experts": Kind(_experts, (6, 3), (2, 2)),
