@@ -192,6 +192,13 @@ def test_tails_are_charged_at_the_best_smaller_epsilon(ideal, mass):
     assert with_tails(ideal, 0.0) is ideal
 
 
+def test_a_delta_below_the_charge_for_tails_needs_no_search(monkeypatch):
+    loss = with_tails(Least((Gaussian(0.8), Zcdp(0.3))), 1e-9)
+    assert loss.epsilon(1e-5) < math.inf
+    monkeypatch.setattr(Gaussian, "delta", None)
+    assert loss.epsilon(1.9e-9) == math.inf
+
+
 @pytest.mark.parametrize(
     "loss",
     [

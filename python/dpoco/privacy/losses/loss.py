@@ -117,9 +117,9 @@ class Loss:
         for pure privacy.
         """
         check_delta(delta)
-        if delta == 0.0:
-            # The mass of a tail may lie on events that are possible under only one of the two
-            # streams. Then no epsilon has delta 0.
+        # The mass of a tail may lie on events that are possible under only one of the two streams.
+        # Then no epsilon has delta 0, nor any other below the least charge for tails.
+        if delta == 0.0 or delta < min(1.0, 2.0 * self.mass):
             return self.pure if self.mass == 0.0 else math.inf
         if self.delta(0.0) <= delta:
             return 0.0
