@@ -245,6 +245,20 @@ def _masked_arrays() -> Any:
     return sys.modules.get("numpy.ma")
 
 
+def without_mask(values: Any) -> Any:
+    """Return a masked array as a plain one, in which masked entries are missing; else `values`.
+
+    NumPy itself drops masks, and what is under a mask is not data.
+    """
+    masked = _masked_arrays()
+    if masked is None or not isinstance(values, masked.MaskedArray):
+        return values
+    # Times of nanoseconds would become integers as objects.
+    found = np.array(values.data, None if values.dtype.kind in "fmM" else object)
+    found[masked.getmaskarray(values)] = None
+    return found
+
+
 def _array(value: Any) -> NDArray[Any]:
     """Return an array, masked if `value` or a row of it is; NumPy itself would drop these masks."""
     masked = _masked_arrays()

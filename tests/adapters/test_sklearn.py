@@ -297,7 +297,7 @@ def test_an_interrupted_call_says_what_was_learned(monkeypatch):
 
     monkeypatch.setattr(model.learner_, "run", interrupt)
     parts = sparse.csr_array(rows)
-    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match=r"when 20 of its 40"):
+    with pytest.warns(UserWarning, match=r"when 20 of its 40"), pytest.raises(KeyboardInterrupt):
         model.partial_fit(parts, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing was learned of these

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -151,3 +152,11 @@ def test_an_unstarted_learner_given_is_taken(tmp_path):
         np.testing.assert_array_equal(stream.process(*case.batch), case.reference())
         with pytest.raises(dpoco.StateError, match="suspended"):
             journal.open("b", learner)
+
+
+def test_a_stream_is_not_copied(tmp_path):
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", CASES[0].make(1))
+        for each in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                each(stream)

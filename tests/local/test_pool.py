@@ -173,6 +173,7 @@ def test_labels():
     assert indices(np.array([2**64 - 1, 3], dtype=np.uint64), 4).tolist() == [-1, 3]
     assert indices(np.array([-5, 3, 7], dtype=np.int8), 4).tolist() == [-1, 3, -1]
     assert indices(np.array([1.0, 2.0]), 4).tolist() == [-1, -1]
+    assert indices(np.ma.masked_array([1, 2], [False, True]), 4).tolist() == [1, -1]
 
 
 def test_single_labels_ask_nothing():

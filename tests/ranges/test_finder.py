@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import math
@@ -624,3 +625,25 @@ def test_a_search_hands_over_its_people_at_its_end():
         assert np.array_equal(learner._engine.nonprivate_sum(), empty) != enters
     with pytest.raises(dpoco.StateError, match="hands over"):
         own.hand_over(learner)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_interrupted_last_call_leaves_the_ranges_to_be_found(saved, monkeypatch, tmp_path):
+    """A state of such a finder had ranges of zeros, and the finder itself had none."""
+    records = np.random.default_rng(0).normal(size=(600, 1))
+    finder = RangeFinder(1, budget=BUDGET, records=600, source=Source.seeded(1))
+    finder.run(records)
+    broken = RangeFinder(1, budget=BUDGET, records=600, source=Source.seeded(1))
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RangeFinder, "_find_ranges", stop)
+    with contextlib.suppress(KeyboardInterrupt):
+        broken.run(records)
+    assert broken.left == 0
+    monkeypatch.undo()
+    if saved:
+        broken.save(tmp_path / "search")
+        broken = dpoco.load(tmp_path / "search")
+    assert broken.ranges == finder.ranges

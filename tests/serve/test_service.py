@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import sqlite3
+import time
 
 import numpy as np
 import pytest
@@ -45,6 +46,23 @@ def test_rounds_are_played_at_their_turn_whether_or_not_a_reward_came(play):
         assert list(service._rows.all("ticket")) == []
 
     play(script, public=True)
+
+
+def test_a_clock_that_was_wrong_does_not_keep_others_waiting(play, monkeypatch):
+    async def script(ask):
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 1e9)  # a clock before it was set
+        await visit(ask, "early")
+        monkeypatch.setattr(time, "time", lambda: now)
+        tickets = [await visit(ask, f"user {n}") for n in range(3)]
+        assert ask.service._due() == []
+        monkeypatch.setattr(time, "time", lambda: now + 59.0)
+        paid = {"ticket": tickets[0], "reward": 1.0}
+        assert (await ask("POST", "/rewards", paid)).status_code == 200
+        monkeypatch.setattr(time, "time", lambda: now + 61.0)
+        await ask.until_rounds(4)
+
+    play(script, public=True, feedback_seconds=60.0)
 
 
 def test_a_restart_keeps_tickets_and_their_rewards(play):

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -751,3 +752,60 @@ def test_a_lattice_that_is_too_coarse_names_what_a_monitor_has():
             participation=dpoco.Participation(5), records_per_interval=10**9,
         )  # fmt: skip
     assert "numerics" not in str(caught.value)
+
+
+def test_what_is_masked_is_missing():
+    masked = np.ma.masked_array([1.0, 1.0, 1.0], [False, True, False])
+    names = np.ma.masked_array(["chrome", "chrome", "opera"], [True, False, False])
+    table = {"paid": masked, "browser": names}
+    statistics = {key: ALL[key] for key in ("n", "paid", "browser")}
+    monitor, plain = exact(statistics), exact(statistics)
+    monitor.add_many(table)
+    plain.add_many({"paid": [1.0, None, 1.0], "browser": [None, "chrome", "opera"]})
+    assert (
+        monitor.release().vectors["interval"].tolist()
+        == plain.release().vectors["interval"].tolist()
+    )
+    whole = exact({"paid": Sum(0.0, 50.0)})
+    whole.add_many({"paid": np.ma.masked_array([7, 9], [False, True])})
+    assert whole.release().value("paid") == pytest.approx(7.0, abs=1e-3)
+    clock = exact({"n": Count()}, every="1h")
+    times = np.array(["2024-01-01", "2024-01-02"], "datetime64[s]")
+    with pytest.raises(ValueError, match="must not be missing"):
+        clock.add_many({"x": [1.0, 2.0]}, time=np.ma.masked_array(times, [False, True]))
+    people = exact({"n": Count()}, participation=Participation(1))
+    with pytest.raises(TypeError, match="all int"):
+        people.add_many({"x": [1, 2]}, person=np.ma.masked_array([1, 2], [False, True]))
+
+
+def test_an_interrupted_call_says_which_records_may_have_been_counted(monkeypatch):
+    monitor = exact({"n": Count()}, every="1h", start="2024-01-01")
+    times = np.array([f"2024-01-01T0{hour}:00" for hour in (0, 0, 1, 2, 2)], "datetime64[s]")
+    add, seen = monitor._part.add, []
+
+    def stop(*given):
+        add(*given)
+        seen.append(given[-1])
+        if sum(seen) == 3:
+            raise KeyboardInterrupt
+
+    monitor._part.add = stop
+    with pytest.warns(UserWarning, match="the first 3 of its 5"), pytest.raises(KeyboardInterrupt):
+        monitor.add_many({"x": np.zeros(5)}, time=times)
+    monitor._part.add = add
+    (ended,) = monitor.add_many({"x": np.zeros(2)}, time=times[3:])
+    assert ended.value("n") == 1.0
+
+    def interrupt(*given):
+        raise KeyboardInterrupt
+
+    monitor._add_checked = interrupt
+    monitor._take = lambda record: False
+    with pytest.warns(UserWarning, match="may have been counted"), pytest.raises(KeyboardInterrupt):
+        monitor.add({"x": 1.0}, time=times[4])
+    # What is refused counts nothing, and is no reason for a warning.
+    plain = exact({"n": Count()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError):
+            plain.add_many({"x": [1.0]}, person=[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -413,6 +413,9 @@ class Stream:
         """Free the learner's memory; the next use loads it from the journal."""
         with self._journal._guard(committed=True):
             self._drop()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stream cannot be copied or pickled: copies would share its learner")
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r}: {self._guarantee!r}>"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco import _core
-from dpoco._validation import Fields, Named, positive_int
+from dpoco._validation import Fields, Named, positive_int, without_mask
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import conditions as say
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
@@ -312,7 +312,7 @@ class Limiter:
     @staticmethod
     def names(persons: Persons, rounds: int | None) -> NDArray[np.int64] | list[Any]:
         """Return names as an array of integers, or as a list of only str or only bytes."""
-        given: Any = [persons] if rounds is None else persons
+        given: Any = [persons] if rounds is None else without_mask(persons)
         if rounds is not None and (isinstance(given, (str, bytes)) or np.shape(given) != (rounds,)):
             raise ValueError(f"persons must have shape ({rounds},)")
         if isinstance(given, np.ndarray) and given.dtype.kind == "S":

@@ -20,6 +20,7 @@ from dpoco._validation import (
     label_index,
     positive_int,
     real_in,
+    without_mask,
 )
 
 # One label per user; other values mean "no event".
@@ -319,6 +320,7 @@ def _context_key(x: object) -> object:
 
 def label_indices(labels: Labels, count: int) -> NDArray[np.int64]:
     """Return labels as integers in [0, count); -1 for all other values."""
+    labels = without_mask(labels)
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
         inside = (labels >= 0) & (labels < count)
         # The result has 64 signed bits, since narrow or unsigned integers may not represent -1.

@@ -373,8 +373,6 @@ class RangeFinder(Stateful):
             if self._round == self._mechanism.first and any(self._secret):
                 self._draw_medians()
             self._count(rows[first:])
-            if self.left == 0 and self._ranges is None:
-                self._ranges = self._find_ranges()
 
     def hand_over(self, learner: Any) -> None:
         """Let the learner behind refuse people who had their only round in the search.
@@ -501,8 +499,11 @@ class RangeFinder(Stateful):
     @property
     def ranges(self) -> FoundRanges:
         """The ranges, which may be published; `StateError` before all records have come."""
-        if self._ranges is None:
+        if self.left > 0:
             raise StateError(f"ranges need {self.left} more records")
+        # Here and not in `run`: an interrupt of its last call would leave a finder without ranges.
+        if self._ranges is None:
+            self._ranges = self._find_ranges()
         return self._ranges
 
     def __repr__(self) -> str:
@@ -528,7 +529,7 @@ class RangeFinder(Stateful):
 
     def _payload(self) -> bytes:
         """Return all that records change; its length says nothing about them."""
-        found = self._ranges  # in every state as many bytes
+        found = self.ranges if self.left == 0 else None  # in every state as many bytes
         shown = np.zeros((2, self._cells.shape[1])) if found is None else np.array(found.parts)
         people = b"" if self._limiter is None else self._limiter.state()
         out = io.BytesIO()

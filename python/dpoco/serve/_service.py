@@ -355,6 +355,12 @@ class Service:
     def _due(self) -> list[Entry]:
         """Return the tickets whose turn has come, in the order of their decisions."""
         now = time.time()
+        latest = now + self.settings.bandit.feedback_seconds
+        # Tickets of a clock that was wrong, and has been set back, would keep all others waiting.
+        first = next(iter(self._entries.values()), None)
+        if first is not None and first.turn > latest:
+            for each in self._entries.values():
+                each.turn = min(each.turn, latest)
         return list(itertools.takewhile(lambda e: e.turn <= now, self._entries.values()))
 
     async def _end(self, entries: list[Entry], *, trace: bool = True) -> None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import import_package
+from dpoco._validation import import_package, without_mask
 
 Times = NDArray[np.int64]
 _AHEAD = 1024  # boundaries that are computed at once
@@ -207,7 +207,7 @@ class Clock:
 
         Each is read by itself: no text decides how those next to it are meant.
         """
-        pandas = self._pandas
+        pandas, values = self._pandas, without_mask(values)
         try:
             zone = _zone_of_column(values)
             given = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
+import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
@@ -297,21 +298,25 @@ class Monitor(Stateful):
         # Most records: of plain types, in the current interval, without a limit on people. The
         # compiled recorder takes each as a whole, whatever other threads do.
         try:
-            if (
-                person is None
-                and (
-                    self._untimed
-                    if time is None
-                    else time.__class__ in self._stamps and time < self._ending
-                )
-                and not self._suspended
-                and self._take(record)
-            ):
-                return []
-        except TypeError:  # times with a zone among times without: refused below
-            pass
-        with self._alone():
-            return self._add_checked(record, time, person)
+            try:
+                if (
+                    person is None
+                    and (
+                        self._untimed
+                        if time is None
+                        else time.__class__ in self._stamps and time < self._ending
+                    )
+                    and not self._suspended
+                    and self._take(record)
+                ):
+                    return []
+            except TypeError:  # times with a zone among times without: refused below
+                pass
+            with self._alone():
+                return self._add_checked(record, time, person)
+        except (KeyboardInterrupt, SystemExit):
+            _warn_of_repeat("this record may have been counted: do not pass it again")
+            raise
 
     def _add_checked(
         self, record: Mapping[str, object], time: object, person: Person
@@ -385,7 +390,19 @@ class Monitor(Stateful):
             columns, group = self._part.reader.table(records, count)
             digests = self._part.digests(records, person, count)
             intervals = self._find_intervals(records, time, count)
-            return self._play(columns, group, digests, intervals)
+            ended: list[Release] = []
+            begun = 0
+            try:
+                for begun in self._play(columns, group, digests, intervals, ended):  # noqa: B007
+                    pass
+                return ended
+            except BaseException:
+                if begun:
+                    _warn_of_repeat(
+                        f"the first {begun:,} of its {count:,} records may have been counted, and "
+                        f"{len(ended)} releases are lost: pass the other records only"
+                    )
+                raise
 
     def _play(
         self,
@@ -393,9 +410,12 @@ class Monitor(Stateful):
         group: NDArray[np.int32] | None,
         digests: bytes,
         intervals: NDArray[np.int64],
-    ) -> list[Release]:
-        """Count records that are checked, part by part of one interval."""
-        ended: list[Release] = []
+        ended: list[Release],
+    ) -> Iterator[int]:
+        """Count records that are checked, part by part of one interval.
+
+        Before each part it yields how many records will be counted then; `ended` takes releases.
+        """
         starts = np.flatnonzero(np.diff(intervals, prepend=-1)).tolist()
         for start, stop in pairwise([*starts, len(intervals)]):
             if self._every is None:
@@ -405,10 +425,10 @@ class Monitor(Stateful):
             own = [column[part] for column in columns]
             codes = None if group is None else group[part]
             named = digests[_DIGEST * start : _DIGEST * stop]
+            yield stop
             self._part.add(self.round, own, codes, named, stop - start)
             if self._every is not None and self._part.records >= self._every:
                 ended.append(self._end())
-        return ended
 
     def advance(self, now: object) -> list[Release]:
         """End all intervals by the clock that are over, and return their releases.
@@ -772,6 +792,15 @@ class Monitor(Stateful):
             raise
         except Exception as error:
             raise StateError(f"state is corrupt ({type(error).__name__})") from None
+
+
+def _warn_of_repeat(counted: str) -> None:
+    """Warn after an interrupt: a record that is counted twice voids the guarantee."""
+    warnings.warn(
+        f"the call was interrupted, and {counted}, since a record that is counted twice voids the "
+        "guarantee (unless you go on from a state that was saved before, or from a journal)",
+        UserWarning, stacklevel=3,
+    )  # fmt: skip
 
 
 def _take_none(record: Mapping[str, object]) -> bool:

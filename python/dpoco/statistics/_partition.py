@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, import_package, is_missing, number, whole_number
+from dpoco._validation import (
+    FloatArray,
+    import_package,
+    is_missing,
+    number,
+    whole_number,
+    without_mask,
+)
 from dpoco.errors import RoundOrderError
 from dpoco.learning.participation import Digests, Limiter, Participation, Persons
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
@@ -153,7 +160,7 @@ def take(table: Any, name: str) -> Any:
 def _plain(values: Any) -> NDArray[Any]:
     """Return a column as a NumPy array, of objects where it has to be."""
     if isinstance(values, np.ndarray):
-        return values
+        return np.asarray(without_mask(values))
     if hasattr(values, "to_numpy"):
         try:
             return np.asarray(values.to_numpy(zero_copy_only=False))  # Arrow
