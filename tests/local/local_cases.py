@@ -178,7 +178,7 @@ KINDS = {
     "two bits": {"channel": "bit", "bits": 2},
     "adaptive": {"channel": "bit", "interactive": True},
     "subset": {"channel": "subset", "subset_size": 2},
-    "auto": {"track_information": True},
+    "auto": {},
     "hedge": {"learner": "hedge"},
     "hedge sampling": {"learner": "hedge", "interactive": True},
     "hedge subset": {"learner": "hedge", "channel": "subset"},

@@ -102,8 +102,7 @@ UNUSED = [
     ({"channel": "subset"}, {"query": "scheffe"}), ({"channel": "subset"}, {"bits": 2}),
     ({"channel": "subset"}, {"interactive": True}), (HEDGE, {"query": "loss"}),
     (HEDGE, {"subset_size": 2}), (HEDGE, {"bits": 2}),
-    (HEDGE, {"track_information": True}), (SUBSETS, {"range": "worst_case"}),
-    (SUBSETS, {"interactive": True}),
+    (SUBSETS, {"range": "worst_case"}), (SUBSETS, {"interactive": True}),
 ]  # fmt: skip
 USED = [
     {"query": "loss", "range": "worst_case", "channel": "bit"}, {"interactive": True},
@@ -128,9 +127,8 @@ def test_used_arguments_are_taken(given):
 
 
 def test_wrong_types_are_refused():
-    for option in ({"interactive": "no"}, {"track_information": 1}):
-        with pytest.raises(TypeError, match="must be True or False"):
-            DistributionLearner(Hypotheses(FC), epsilon=1.0, **option)
+    with pytest.raises(TypeError, match="must be True or False"):
+        DistributionLearner(Hypotheses(FC), epsilon=1.0, interactive="no")
     with pytest.raises(TypeError, match="Hypotheses"):
         DistributionLearner(FC, epsilon=1.0)
     with pytest.raises(ValueError, match="protect"):

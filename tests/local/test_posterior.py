@@ -10,7 +10,7 @@ import pytest
 from local_cases import FA, FC, report
 
 from dpoco import _core
-from dpoco.local import DistributionLearner, Hypotheses
+from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
 
 
 def test_weights_and_prediction_after_five_bits_and_a_subset():
@@ -116,37 +116,25 @@ def test_theorem_is_not_idle():
 
 
 def test_information_is_the_affinity_of_whole_transcripts():
-    build = {"epsilon": 2.0, "public_seed": 8, "channel": "bit", "track_information": True}
-    learner = DistributionLearner(Hypotheses(FC), **build)
-    affinity = np.ones((4, 4))
-    for bit in (1, 1, 0):
-        spec = learner.round_spec()
-        roots = np.sqrt(cases.message_laws(spec, FC))
-        affinity *= roots @ roots.T
-        learner.update(spec, report(spec, bit))
-    np.testing.assert_allclose(learner.information(), -np.log(affinity), atol=1e-12)
-    subsets = DistributionLearner(
-        Hypotheses(FC), epsilon=1.0, channel="subset", subset_size=2, track_information=True
-    )
-    spec = subsets.round_spec()
-    subsets.update(spec, [report(spec, 0, 1), report(spec, 2, 5)])
+    selector = LocalHypothesisSelector(FC, epsilon=1.0, channel="subset", subset_size=2)
+    spec = selector.round_spec(1)
+    selector.update([report(spec, 0, 1), report(spec, 2, 5)])
     roots = np.sqrt(cases.message_laws(spec, FC))
     np.testing.assert_allclose(
-        subsets.information(), -2 * np.log(np.minimum(roots @ roots.T, 1.0)), atol=1e-12
+        selector.information(), -2 * np.log(np.minimum(roots @ roots.T, 1.0)), atol=1e-12
     )
 
 
 def test_information_of_many_subsets_is_a_lower_bound():
     rng = np.random.default_rng(3)
     matrix = rng.dirichlet(np.ones(8), size=3)
-    build = {"epsilon": 1.0, "channel": "subset", "subset_size": 4, "track_information": True}
-    learner = DistributionLearner(Hypotheses(matrix), **build)
-    spec = learner.round_spec()
+    learner = LocalHypothesisSelector(matrix, epsilon=1.0, channel="subset", subset_size=4)
+    spec = learner.round_spec(1)
     roots = np.sqrt(cases.message_laws(spec, matrix))
     exact = -np.log(np.minimum(roots @ roots.T, 1.0))
     from dpoco.local import _posterior as _affinity
 
-    learner.update(spec, report(spec, 0, 1, 2, 3))
+    learner.update(report(spec, 0, 1, 2, 3))
     np.testing.assert_allclose(learner.information(), exact, atol=1e-12)
     gain = learner._rule._gain(spec)
     bound = _affinity.gap_information(_affinity.subset_gap(matrix, 1, 0.0))

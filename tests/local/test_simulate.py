@@ -84,7 +84,6 @@ def test_everything_else_is_played_round_by_round():
     labels = np.random.default_rng(0).choice(4, p=FA[1], size=400)
     for build in (
         {"query": "loss", "channel": "bit", "learning_rate": 0.5},
-        {"track_information": True},
         {"learner": "hedge", "channel": "subset"},
         {"learner": "hedge"},
         {"learner": "hedge", "protect": "label_and_context", "mixing": 0.1},

@@ -276,14 +276,6 @@ def test_impossible_chances():
         refused(header, {**arrays, name: value})
 
 
-def test_infinite_information():
-    header, arrays = taken_apart(play(build("auto"), 3))
-    for value in (np.inf, np.nan, -1.0):
-        information = arrays["rule.information"].copy()
-        information[0, 1] = value
-        refused(header, {**arrays, "rule.information": information})
-
-
 def test_arrays_of_contexts_belong_to_callables():
     header, arrays = taken_apart(play(build("bit", open_rounds=3), 5))
     payload = io.BytesIO()

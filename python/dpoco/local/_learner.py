@@ -38,7 +38,6 @@ _DRAWS = 2000
 _FIXED = {
     "horizon": None, "learner": "posterior", "learning_rate": 1.0, "interactive": False,
     "protect": "label", "mixing": 0.01, "range": None, "open_rounds": 1,
-    "track_information": False,
 }  # fmt: skip
 
 
@@ -533,8 +532,6 @@ class DistributionLearner(Server):
         Seed of the public coins in [0, 2^64); by default from the operating system. Public.
     open_rounds : int, default 1
         Number of latest rounds that accept reports; with callables, each keeps its (K, M) array.
-    track_information : bool, default False
-        Keep the K x K matrix behind `information`; K <= 512, posterior only.
 
     Attributes
     ----------
@@ -580,13 +577,12 @@ class DistributionLearner(Server):
         subset_size: int | None = None,
         public_seed: int | None = None,
         open_rounds: int = 1,
-        track_information: bool = False,
     ) -> None:
         arguments = dict(
             epsilon=epsilon, horizon=horizon, learner=learner, learning_rate=learning_rate,
             channel=channel, query=query, bits=bits, interactive=interactive, protect=protect,
             mixing=mixing, range=range, subset_size=subset_size, public_seed=public_seed,
-            open_rounds=open_rounds, track_information=track_information,
+            open_rounds=open_rounds,
         )  # fmt: skip
         settings = read_settings(
             instance("hypotheses", hypotheses, Hypotheses, "Hypotheses"), arguments
@@ -727,18 +723,6 @@ class DistributionLearner(Server):
         if opened.spec.digest != spec.digest:
             raise ValueError(f"foreign specification: not that of round {spec.round}")
         return opened
-
-    def information(self) -> FloatArray:
-        """Return the matrix of accumulated information between hypotheses, shape (K, K), nats.
-
-        Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the two
-        message distributions. If questions do not depend on reports, hypothesis j overtakes a true
-        i with probability at most ``exp(-entry)``. Small entries show pairs that the questions do
-        not distinguish. If there are too many subsets to list, it is a lower bound. Only with
-        ``track_information=True``.
-        """
-        with self._lock:
-            return self._bayes().information()
 
     def risk_certificate(self) -> float:
         """Return hedge's bound on the expected KL-risk so far (not a high-probability bound)."""

@@ -46,9 +46,6 @@ class Posterior:
         self._uniform: tuple[float, float] | None = None
         self._told: tuple[FloatArray, int, FloatArray] | None = None  # of the last subset
         self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
-        self._information: FloatArray | None = None
-        if settings.track_information:
-            self._information = np.zeros((settings.hypotheses, settings.hypotheses))
 
     @property
     def weights(self) -> FloatArray:
@@ -187,9 +184,6 @@ class Posterior:
             self._engine.add_bits(means, self._bits.contrast, values)
         else:
             self._engine.add_subsets(matrix, self._gain(spec), values)
-        if self._information is not None:
-            for told in self.information_parts(spec, matrix):
-                self._information += values.shape[0] * told
 
     def information_parts(self, spec: RoundSpec, matrix: FloatArray) -> list[FloatArray]:
         """Return the information between hypotheses of each bit of a report, or of its subset."""
@@ -219,7 +213,7 @@ class Posterior:
         """Return what `play` needs to know; None for what compiled code does not play."""
         settings = self._settings
         labels, size, epsilon = settings.labels, settings.subset_size, settings.epsilon
-        if labels is None or settings.query == "loss" or settings.track_information:
+        if labels is None or settings.query == "loss":
             return None
         gains = {1: 0.0, size: 0.0}
         if size is not None:
@@ -266,33 +260,13 @@ class Posterior:
             return 1.0 / contraction(labels, settings.epsilon)
         return math.inf
 
-    def information(self) -> FloatArray:
-        """Return the accumulated ``-log`` Bhattacharyya coefficients, shape (K, K)."""
-        if self._information is None:
-            raise ValueError("information is not tracked; construct with track_information=True")
-        return self._information.copy()
-
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return log-likelihoods and the number of reports; the information matrix if tracked."""
-        arrays: dict[str, NDArray[np.generic]] = {
-            "engine": np.frombuffer(self._engine.state(), dtype=np.uint8)
-        }
-        if self._information is not None:
-            arrays["information"] = self._information.copy()
-        return arrays
+        """Return log-likelihoods and the number of reports."""
+        return {"engine": np.frombuffer(self._engine.state(), dtype=np.uint8)}
 
     def restore(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from `state`."""
         self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
-        if self._information is not None:
-            # It only grows, by logarithms of coefficients of at most 1.
-            information = np.array(arrays["information"], dtype=np.float64)
-            if (
-                information.shape != self._information.shape
-                or not ((information >= 0.0) & np.isfinite(information)).all()
-            ):
-                raise ValueError("state holds an impossible information matrix")
-            self._information = information
 
 
 def contraction(labels: int, epsilon: float) -> float:

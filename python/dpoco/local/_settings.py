@@ -85,7 +85,6 @@ class Settings:
     mixing: float | None
     subset_size: int | None
     open_rounds: int
-    track_information: bool
 
     @property
     def laws(self) -> tuple[Bits | Subset, ...]:
@@ -197,7 +196,6 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
         ("interactive", False, adapts),
         ("range", None, query == "loss" or one_loss),
         ("subset_size", None, channel == "subset" or (bayes and channel == "auto")),
-        ("track_information", False, bayes),
     ):
         # Numbers that are equal are the default; other types are refused where they are read.
         if not used and not arguments[name] == default:
@@ -207,8 +205,6 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
             )
     if private and given.range == "exact":
         raise ValueError("an exact range depends on the context, which is protected")
-    if given.track_information and hypotheses.count > LARGEST_INFORMATION:
-        raise ValueError(f"track_information takes at most {LARGEST_INFORMATION} hypotheses")
     epsilon = checked_epsilon(given.epsilon)
     known = hypotheses.kind in ("array", "table") and not private
     seed = given.public_seed
@@ -236,9 +232,6 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
         mixing=_mixing(given.mixing, bayes),
         subset_size=_subset_size(given, hypotheses.labels, epsilon),
         open_rounds=positive_int("open_rounds", given.open_rounds, maximum=_LARGEST_OPEN),
-        track_information=instance(
-            "track_information", given.track_information, bool, "True or False"
-        ),
     )
 
 
