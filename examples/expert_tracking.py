@@ -17,8 +17,8 @@ import matplotlib
 import numpy as np
 
 import dpoco
-from dpoco.environments import Recorded, SwitchingStochastic, play
-from dpoco.evaluation import best_expert, best_switching_sequence, repeat
+from dpoco.environments import SwitchingStochastic
+from dpoco.evaluation import best_expert, best_switching_sequence, play, repeat
 from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector
 from dpoco.plotting import STYLE, new_figure, plot_decisions, plot_regret
 
@@ -34,8 +34,10 @@ LEARNERS = {
 class Scripted:
     """Plays a given sequence, whatever happens."""
 
+    round = 0
+
     def __init__(self, decisions: np.ndarray) -> None:
-        self.decisions = iter(decisions.tolist())
+        self.horizon, self.decisions = len(decisions), iter(decisions.tolist())
 
     def decide(self) -> int:
         return next(self.decisions)
@@ -64,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         blind = np.random.default_rng(0).integers(experts, size=rounds)
         single = np.full(rounds, best_expert(losses).decision)
         scripts = {"blind play": blind, "best single expert": single}
-        fixed = {name: play(Scripted(one), Recorded(losses)) for name, one in scripts.items()}
+        fixed = {name: play(Scripted(one), losses) for name, one in scripts.items()}
         print(f"\n{stream}, T = {rounds}, N = {experts}")
         print(f"{'learner':19}{'budget':12} {'regret':>9} {'bound':>9} {'switches':>9}")
         for name, trace in fixed.items():

@@ -13,7 +13,6 @@ from dpoco.environments import (
     DriftingRegression,
     ObliviousSwitching,
     Packing,
-    Recorded,
     SwitchingStochastic,
 )
 from dpoco.errors import HorizonExceeded
@@ -145,18 +144,6 @@ def test_blocks_take_turns():
     assert AdversarialBlocks(2, 6, block=2).matrix().tolist() == [
         [0, 1], [0, 1], [1, 0], [1, 0], [0, 1], [0, 1],
     ]  # fmt: skip
-
-
-def test_recorded_losses_are_played_as_they_are():
-    losses = np.random.default_rng(0).random((6, 3))
-    world = Recorded(losses)
-    assert np.array_equal(world.matrix(), losses)
-    assert world.comparator().tolist() == [int(losses.sum(axis=0).argmin())] * 6
-    losses[0, 0] = 0.25  # the world keeps its own
-    assert world.losses()[0] != 0.25
-    for bad in (np.full((2, 2), 1.1), [[-0.1, 0.0]], [[np.nan, 0.0]], np.zeros((0, 3))):
-        with pytest.raises(ValueError, match="losses must"):
-            Recorded(bad)
 
 
 def test_segments_cover_every_horizon():

@@ -89,7 +89,7 @@ def test_windows_judge_all_records_and_learn_from_those_that_pass(name, monkeypa
 
 def test_worlds_tell_whose_rounds_they_are():
     worlds = {
-        "experts": lambda: environments.Recorded(LOSSES),
+        "experts": lambda: environments.SwitchingStochastic(3, T, seed=1),
         "arms": lambda: environments.LinearWorld(3, D, T, seed=1),
     }
     for name, play in (("experts", environments.play), ("arms", environments.play_bandit)):

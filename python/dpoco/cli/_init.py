@@ -212,7 +212,6 @@ def datasets_command(
     name: str | None = shell.argument(
         None, "Describe this one. [default: list all]", metavar="[NAME]"
     ),
-    cite: bool = shell.option(False, "Print where the data are from, and nothing else.", "--cite"),
     as_json: shell.JsonFlag = False,
 ) -> None:
     """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
@@ -225,23 +224,18 @@ def datasets_command(
     dpoco datasets
 
     dpoco datasets shuttle
-
-    dpoco datasets phishing --cite
     """
     with shell.errors_in_one_line():
         if name is None:
             records = [_facts(each) for each in BUNDLED.values()]
             if as_json:
                 shell.print_json({"schema": _DATASETS, "datasets": records})
-            elif cite:
-                for record in records:
-                    typer.echo(f"{record['name']}: {record['source']}")
             else:
                 _print_list(records)
             return
         facts = _facts(BUNDLED[choose_name("stream", name, tuple(BUNDLED))])
         # Names of columns and the scaling are known once it is loaded, which needs the package.
-        if not cite and facts["installed"]:
+        if facts["installed"]:
             if facts["kind"] == "experts":
                 found = datasets.load_losses(name)[1]
             else:
@@ -249,8 +243,6 @@ def datasets_command(
             facts.update(names=found["feature_names"], scaling=found["scaling"])
         if as_json:
             shell.print_json({"schema": _DATASETS, **facts})
-        elif cite:
-            typer.echo(facts["source"])
         else:
             _print_one(facts)
 

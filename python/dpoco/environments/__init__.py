@@ -14,7 +14,6 @@ from dpoco.environments._base import (
     Oblivious,
     ObliviousSwitching,
     Packing,
-    Recorded,
     SwitchingStochastic,
 )
 from dpoco.environments._contextual import ContextualWorld, LinearWorld, LogisticWorld
@@ -24,5 +23,5 @@ from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
 
 __all__ = ["AdversarialBlocks", "ContextualWorld", "DelayedRun", "DriftingRegression",
            "Environment", "LinearWorld", "LocalTrace", "LogisticWorld", "Oblivious",
-           "ObliviousSwitching", "Packing", "Recorded", "SwitchingStochastic", "play",
-           "play_bandit", "play_delayed", "simulate_local"]  # fmt: skip
+           "ObliviousSwitching", "Packing", "SwitchingStochastic", "play", "play_bandit",
+           "play_delayed", "simulate_local"]  # fmt: skip

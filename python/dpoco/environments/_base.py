@@ -6,12 +6,10 @@ import math
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpoco._validation import (
     FloatArray,
     IntArray,
-    float_array,
     positive_float,
     positive_int,
     real_in,
@@ -180,39 +178,6 @@ def world_switches(value: int, horizon: int, experts: int) -> int:
 def segment_starts(horizon: int, segments: int) -> IntArray:
     """Return where segments of almost equal length start, shape (segments,)."""
     return np.arange(segments, dtype=np.int64) * horizon // segments
-
-
-class Recorded(Oblivious):
-    """Losses that were recorded elsewhere, one row per round.
-
-    Its comparator is the expert with the least total loss.
-
-    Parameters
-    ----------
-    losses : array_like of shape (T, N)
-        In [0, 1]. Copied.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For wrong shapes or dtypes, or entries that are not in [0, 1].
-    """
-
-    def __init__(self, losses: ArrayLike) -> None:
-        rows = float_array("losses", losses, (None, None))
-        if rows.size == 0:
-            raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
-        # NaN fails the comparisons.
-        if not np.all((rows >= 0.0) & (rows <= 1.0)):
-            raise ValueError("losses must be in [0, 1]")
-        # Nothing here is random.
-        super().__init__(rows.shape[1], rows.shape[0], seed=0)
-        # A world is fixed: the caller's array may change.
-        self._rows = rows.copy()
-
-    def _build(self) -> tuple[FloatArray, IntArray]:
-        best = int(np.argmin(self._rows.sum(axis=0)))
-        return self._rows, np.full(self.horizon, best, dtype=np.int64)
 
 
 class _Switching(Oblivious):
