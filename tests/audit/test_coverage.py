@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from tests.local.exact import exact_audit
 
 from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco, statistics
-from dpoco.audit import exact_audit, standard_case, standard_names
+from dpoco.audit import standard_case, standard_names
 from dpoco.audit._exercises import EXERCISES
 from dpoco.audit._family import Family
 from dpoco.audit._kinds import find_family, find_scorer

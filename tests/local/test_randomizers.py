@@ -11,10 +11,9 @@ import mpmath
 import numpy as np
 import pytest
 from local_cases import HOSTILE, LEVELS, UNITS, exceeds
+from tests.local.exact import at_most_exp, exact_audit
 
 from dpoco import _core
-from dpoco.audit import exact_audit
-from dpoco.audit.exact import at_most_exp
 from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.local._randomizers import best_bits, best_subset_size
 from dpoco.privacy.mechanisms.local_report import Bits, Subset

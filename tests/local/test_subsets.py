@@ -9,9 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 from local_cases import FA, LEVELS, UNITS, exceeds
+from tests.local.exact import exact_audit
 from tests.probes import probes
 
-from dpoco.audit import exact_audit
 from dpoco.local import SubsetRandomizer
 from dpoco.privacy.mechanisms.local_report import at_most_exp
 from dpoco.random import Source

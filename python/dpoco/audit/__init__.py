@@ -14,7 +14,6 @@ from dpoco.audit.black_box import (
     packing_audit,
 )
 from dpoco.audit.contract import check_learner, contract_checks
-from dpoco.audit.exact import ExactReport, exact_audit
 from dpoco.audit.learner import audit_learner
 from dpoco.audit.likelihood import LikelihoodReport, likelihood_audit
 from dpoco.audit.one_run import (
@@ -29,10 +28,9 @@ from dpoco.audit.replay import ReplayReport, replay_audit
 from dpoco.audit.report import Attack, AuditReport, ExerciseReport
 from dpoco.audit.standard import StandardCase, standard_case, standard_names
 
-__all__ = ["AnytimeAudit", "AnytimeReport", "Attack", "AuditReport", "BlackBoxReport",
-           "ExactReport", "Exercise", "ExerciseReport", "LikelihoodReport", "NoPowerError",
-           "OneRunAudit", "OneRunPower", "OneRunReport", "PackingReport", "ReplayReport",
-           "StandardCase", "audit_learner", "black_box_audit", "check_learner", "contract_checks",
-           "epsilon_lower_bound", "exact_audit", "false_refutation", "learn_event",
-           "learner_runs", "likelihood_audit", "packing_audit", "replay_audit", "standard_case",
-           "standard_names", "standard_one_run"]  # fmt: skip
+__all__ = ["AnytimeAudit", "AnytimeReport", "Attack", "AuditReport", "BlackBoxReport", "Exercise",
+           "ExerciseReport", "LikelihoodReport", "NoPowerError", "OneRunAudit", "OneRunPower",
+           "OneRunReport", "PackingReport", "ReplayReport", "StandardCase", "audit_learner",
+           "black_box_audit", "check_learner", "contract_checks", "epsilon_lower_bound",
+           "false_refutation", "learn_event", "learner_runs", "likelihood_audit", "packing_audit",
+           "replay_audit", "standard_case", "standard_names", "standard_one_run"]  # fmt: skip

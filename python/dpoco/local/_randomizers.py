@@ -2,7 +2,7 @@
 
 Every probability is an integer over 2^53 (times binomial coefficients for subsets), so that "the
 ratio of two probabilities is at most e^epsilon" is a statement about integers, proved in
-``docs/privacy/local_randomizers.md`` and checked by `dpoco.audit.exact_audit`.
+``docs/privacy/local_randomizers.md`` and checked by ``tests/local/exact.py``.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.local.exact import exact_audit
 from tests.probes import probes
 
 import dpoco
-from dpoco.audit import exact_audit
 from dpoco.local import (
     BitRandomizer,
     LocalClient,
@@ -27,7 +27,7 @@ UNITS = 2**53
 
 
 def exact_ratio(subject: Any) -> bool:
-    """`dpoco.audit.exact_audit`: the largest likelihood ratio, in exact arithmetic."""
+    """`tests.local.exact.exact_audit`: the largest likelihood ratio, in exact arithmetic."""
     return not exact_audit(subject.randomizer()).passed
 
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import mpmath
 import pytest
+from tests.local.exact import ExactReport, exact_audit
 
-from dpoco.audit import ExactReport, exact_audit
 from dpoco.local import BitRandomizer, SubsetRandomizer
 
 LEVELS = [1e-15, 1e-6, 0.1, 1.0, 4.0, 29.9, 30.0]
