@@ -15,14 +15,10 @@ import itertools
 
 import numpy as np
 from numpy.typing import NDArray
+from worlds import AdversarialBlocks, ObliviousSwitching
 
 import dpoco
-from dpoco.environments import (
-    AdversarialBlocks,
-    Oblivious,
-    ObliviousSwitching,
-    SwitchingStochastic,
-)
+from dpoco.environments import Oblivious, SwitchingStochastic
 from dpoco.evaluation import best_switching_sequence
 from dpoco.experts import ObliviousTracker, PrefixHedge, WindowSelector
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from pages import in_style, read_rows, replace_table
+from worlds import Packing
 
 import dpoco
 
@@ -148,7 +149,7 @@ def curves(play, lengths: list[int]) -> dict[str, list[float]]:
 
 def least_price(rounds: int) -> float:
     """Return the loss a round of every 1-private learner in some world of experts (`Packing`)."""
-    world = dpoco.environments.Packing(EXPERTS, epsilon=1.0, seed=0)
+    world = Packing(EXPERTS, epsilon=1.0, seed=0)
     return world.regret_lower_bound(1.0) / rounds
 
 

@@ -13,9 +13,10 @@ import math
 import sys
 
 import numpy as np
+from worlds import AdversarialBlocks, ObliviousSwitching
 
 import dpoco
-from dpoco.environments import AdversarialBlocks, ObliviousSwitching, SwitchingStochastic
+from dpoco.environments import SwitchingStochastic
 from dpoco.evaluation import best_switching_sequence
 from dpoco.experts import WindowSelector
 

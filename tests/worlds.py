@@ -1,11 +1,11 @@
-"""A world of experts that answers to decisions, for stress tests."""
+"""Worlds for tests: experts that answer to decisions, and arms whose rewards are 0 or 1."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray
-from dpoco.environments import Environment
+from dpoco.environments import ContextualWorld, Environment
 
 
 class BurnAfterPlay(Environment):
@@ -94,3 +94,25 @@ class BurnAfterPlay(Environment):
         """
         done = sum(map(len, self._finished))
         return np.concatenate([*self._finished, self._best_of_phase(self.round - done)])
+
+
+class LogisticWorld(ContextualWorld):
+    """Rewards 1 with probability 1/(1 + exp(-<x, theta_a>)), else 0.
+
+    Parameters
+    ----------
+    arms, dimension, horizon, norm, context_bound, parameter_bound, sparsity, seed
+        As for `ContextualWorld`.
+    """
+
+    def _mean_rewards(self, margins: FloatArray) -> FloatArray:
+        # The logistic function, in a form that cannot overflow.
+        return 0.5 * (1.0 + np.tanh(0.5 * margins))
+
+    def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
+        return (generator.random(means.shape) < means).astype(np.float64)
+
+    @property
+    def reward_bound(self) -> float:
+        """Bound on the absolute value of all rewards."""
+        return 1.0

@@ -7,17 +7,17 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from bench.worlds import Packing
+from tests.audit.packing import packing_audit
 
 from dpoco.audit import (
     black_box_audit,
     epsilon_lower_bound,
     learn_event,
     learner_runs,
-    packing_audit,
 )
 from dpoco.audit._events import Counts
 from dpoco.audit.report import bound_text, confidence_text
-from dpoco.environments import Packing
 
 # Scores of ten experts: one better by a replaced round's largest effect, or worse by it.
 SCORES = np.array([0.0] + [1.0] * 9)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench.worlds import Packing
+from tests.audit.packing import packing_audit
 from tests.worlds import BurnAfterPlay
 
 import dpoco
-from dpoco.audit import black_box_audit, learner_runs, packing_audit
-from dpoco.environments import Packing, play
+from dpoco.audit import black_box_audit, learner_runs
+from dpoco.environments import play
 from dpoco.experts import (
     BatchShare,
     EpochSelector,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.worlds import LogisticWorld
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import LpBall
-from dpoco.environments import LinearWorld, LogisticWorld
+from dpoco.environments import LinearWorld
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

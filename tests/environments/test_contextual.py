@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.worlds import LogisticWorld
 
 import dpoco
 from dpoco.bandits import LinUCB
-from dpoco.environments import LinearWorld, LogisticWorld, play_bandit
+from dpoco.environments import LinearWorld, play_bandit
 from dpoco.random import Source
 
 

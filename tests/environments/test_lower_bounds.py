@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import pytest
+from bench.worlds import Packing
 from tests.worlds import BurnAfterPlay
 
-from dpoco.environments import Packing, play
+from dpoco.environments import play
 from dpoco.evaluation import best_switching_sequence
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench.worlds import AdversarialBlocks
 from tests.worlds import BurnAfterPlay
 
-from dpoco.environments import AdversarialBlocks, SwitchingStochastic, play
+from dpoco.environments import SwitchingStochastic, play
 from dpoco.evaluation import best_switching_sequence
 
 

@@ -6,15 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from bench.worlds import AdversarialBlocks, ObliviousSwitching, Packing
 from tests.worlds import BurnAfterPlay
 
-from dpoco.environments import (
-    AdversarialBlocks,
-    DriftingRegression,
-    ObliviousSwitching,
-    Packing,
-    SwitchingStochastic,
-)
+from dpoco.environments import DriftingRegression, SwitchingStochastic
 from dpoco.errors import HorizonExceeded
 from dpoco.evaluation import best_switching_sequence
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bench.worlds import AdversarialBlocks
 from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import epoch_selector as accountant
 from dpoco.accounting import window_selector
 from dpoco.accounting.plan import Forecast
-from dpoco.environments import AdversarialBlocks, SwitchingStochastic
+from dpoco.environments import SwitchingStochastic
 from dpoco.evaluation import best_switching_sequence
 from dpoco.experts import EpochSelector, WindowSelector
 from dpoco.published import asi_tracking

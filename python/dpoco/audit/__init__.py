@@ -7,11 +7,9 @@ from dpoco.audit._exercises import Exercise
 from dpoco.audit.anytime import AnytimeAudit, AnytimeReport
 from dpoco.audit.black_box import (
     BlackBoxReport,
-    PackingReport,
     black_box_audit,
     epsilon_lower_bound,
     learner_runs,
-    packing_audit,
 )
 from dpoco.audit.contract import check_learner, contract_checks
 from dpoco.audit.learner import audit_learner
@@ -30,7 +28,7 @@ from dpoco.audit.standard import StandardCase, standard_case, standard_names
 
 __all__ = ["AnytimeAudit", "AnytimeReport", "Attack", "AuditReport", "BlackBoxReport", "Exercise",
            "ExerciseReport", "LikelihoodReport", "NoPowerError", "OneRunAudit", "OneRunPower",
-           "OneRunReport", "PackingReport", "ReplayReport", "StandardCase", "audit_learner",
+           "OneRunReport", "ReplayReport", "StandardCase", "audit_learner",
            "black_box_audit", "check_learner", "contract_checks", "epsilon_lower_bound",
-           "false_refutation", "learn_event", "learner_runs", "likelihood_audit", "packing_audit",
+           "false_refutation", "learn_event", "learner_runs", "likelihood_audit",
            "replay_audit", "standard_case", "standard_names", "standard_one_run"]  # fmt: skip

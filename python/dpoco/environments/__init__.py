@@ -8,20 +8,12 @@ the rewards. `simulate_local` plays servers of `dpoco.local` and their devices.
 
 from __future__ import annotations
 
-from dpoco.environments._base import (
-    AdversarialBlocks,
-    Environment,
-    Oblivious,
-    ObliviousSwitching,
-    Packing,
-    SwitchingStochastic,
-)
-from dpoco.environments._contextual import ContextualWorld, LinearWorld, LogisticWorld
+from dpoco.environments._base import Environment, Oblivious, SwitchingStochastic
+from dpoco.environments._contextual import ContextualWorld, LinearWorld
 from dpoco.environments._drifting import DriftingRegression
 from dpoco.environments._local import LocalTrace, simulate_local
 from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
 
-__all__ = ["AdversarialBlocks", "ContextualWorld", "DelayedRun", "DriftingRegression",
-           "Environment", "LinearWorld", "LocalTrace", "LogisticWorld", "Oblivious",
-           "ObliviousSwitching", "Packing", "SwitchingStochastic", "play", "play_bandit",
-           "play_delayed", "simulate_local"]  # fmt: skip
+__all__ = ["ContextualWorld", "DelayedRun", "DriftingRegression", "Environment", "LinearWorld",
+           "LocalTrace", "Oblivious", "SwitchingStochastic", "play", "play_bandit", "play_delayed",
+           "simulate_local"]  # fmt: skip

@@ -193,25 +193,3 @@ class LinearWorld(ContextualWorld):
     def reward_bound(self) -> float:
         """Bound on the absolute value of all rewards."""
         return self._context_bound * self._parameter_bound + self._reward_noise
-
-
-class LogisticWorld(ContextualWorld):
-    """Rewards 1 with probability 1/(1 + exp(-<x, theta_a>)), else 0.
-
-    Parameters
-    ----------
-    arms, dimension, horizon, norm, context_bound, parameter_bound, sparsity, seed
-        As for `ContextualWorld`.
-    """
-
-    def _mean_rewards(self, margins: FloatArray) -> FloatArray:
-        # The logistic function, in a form that cannot overflow.
-        return 0.5 * (1.0 + np.tanh(0.5 * margins))
-
-    def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
-        return (generator.random(means.shape) < means).astype(np.float64)
-
-    @property
-    def reward_bound(self) -> float:
-        """Bound on the absolute value of all rewards."""
-        return 1.0
