@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from tests.descriptions import unchecked
-from tests.forged import Forged
 
 import dpoco
 from dpoco import _core
@@ -112,23 +111,6 @@ def test_endless_streams():
         BatchShare(N, horizon=10, budget=PURE, nominal_horizon=10)
     planned.run(LOSSES)
     assert dpoco.experts.BatchShare._from_bytes(planned._to_bytes()).round == T
-
-
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_impossible_states_are_refused(index):
-    learner = make(index)
-    learner.run(LOSSES[:22])
-    state = Forged(learner)
-    weights = len(state.payload) - 8 * N  # the last array
-    sums = weights - 8 - 8 * N
-    state.words_refused(*((weights, v) for v in (-1.0, np.nan, np.inf)))
-    state.words_refused(*((sums, v) for v in (-1.0, np.nan, 1e3)))
-    state.words_refused((0, 10), (0, 12))  # the round
-    state.words_refused(*((sums - 8 - 8 * k, 0.123) for k in range(1, 6)))  # settings
-    if learner.plan.tuning.share_rate > 0.0:  # weights that do not sum to 1
-        state.words_refused((weights, 0.9))
-    lies = [("tuning.batch", 6), ("tuning.experts", 10**9), ("tuning.horizon", 3)]
-    state.settings_refused((f"object.plan.{name}", value) for name, value in lies)
 
 
 def test_centring_is_what_keeps_an_odd_number_of_experts_in_the_ball():

@@ -144,20 +144,3 @@ def test_grids_hold_what_is_added():
                     assert 2.0**15 < scale / grid < 2.0**29
                     assert batch < 2.0**51 * grid
                     assert noise == "laplace" or experts * batch <= 2.0**53 * grid
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_broken_states_are_refused(noise):
-    learner = make(noise)
-    learner.run(losses()[:6])
-    state = learner._engine.state()
-    make(noise)._engine.restore(state)
-    plain = make(noise, numerics="float")._engine
-    with pytest.raises(dpoco.StateError):
-        plain.restore(state)
-    at = len(state) - 8 * N - 8 - 8 * N
-    words = bytearray(state)
-    shifted = np.frombuffer(state, dtype="<f8", count=1, offset=at) + learner._mechanism.grid / 2
-    words[at : at + 8] = shifted.tobytes()
-    with pytest.raises(dpoco.StateError, match="grid"):
-        make(noise)._engine.restore(bytes(words))

@@ -259,24 +259,3 @@ def test_the_first_expert():
     assert firsts == set(range(5))
     with pytest.raises(ValueError, match="first"):
         make(5, first=5)
-
-
-def test_impossible_states_are_refused():
-    learner = make(3, horizon=100)
-    learner.run(np.full((20, 3), 0.5))
-    state = learner._engine.state()
-    make(3, horizon=100)._engine.restore(state)
-    sums = len(state) - 3 * 8  # the recent parts, after their number; whole ones before
-    for at, value in (
-        (sums - 8 * 5, (5).to_bytes(8, "little")),  # rounds summed up
-        (sums - 8 * 4, np.float64(1.0).tobytes()),  # a whole part before there can be one
-        (sums, np.float64(2.5 + 2.0**-47).tobytes()),
-        (0, (19).to_bytes(8, "little")),
-        (8, (3).to_bytes(8, "little")),
-        (sums - 16, (21).to_bytes(8, "little")),
-        (sums, np.float64(5.5).tobytes()),
-        (sums, np.float64(-0.5).tobytes()),
-        (sums, np.float64(np.nan).tobytes()),
-    ):
-        with pytest.raises(dpoco.StateError):
-            make(3, horizon=100)._engine.restore(state[:at] + value + state[at + 8 :])

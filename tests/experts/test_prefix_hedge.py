@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from tests.forged import Forged
 
 import dpoco
 from dpoco import _core
@@ -200,27 +199,3 @@ def test_mean_regret_stays_below_the_bound(name, method):
 
 
 # -- state files ----------------------------------------------------------------------------------
-
-
-CONFIGURATIONS = [
-    {},
-    {"sum_method": "tree"},
-    {"sum_method": "tree", "loss_range": (-1.0, 1.0)},
-    {"sum_method": "toeplitz", "learning_rate": 0.01},
-    {"budget": None},
-]
-
-
-def forged(index, rounds):
-    learner = make(4, 30, **CONFIGURATIONS[index])
-    learner.run(np.random.default_rng(0).random((rounds, 4)) * 1.4 - 0.2)
-    return Forged(learner)
-
-
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_impossible_payloads_are_refused(index):
-    state = forged(index, 20)
-    state.words_refused((32, float("nan")), (32, float("inf")))  # a score
-    # Payloads end with the source's positions: words, uniforms, Gaussians, ...
-    state.words_refused((-48 + 8, 20), (-48 + 8, 22))
-    forged(index, 0).words_refused((32, 1.0))  # a score before the first round

@@ -228,17 +228,3 @@ def test_it_stops_after_its_alarms_and_its_horizon():
     with pytest.raises(dpoco.HorizonExceeded, match="alarms"):
         watch._engine.test(0.0)
     assert watch._engine.state() == state
-
-
-def test_impossible_states_are_refused():
-    watch = AboveThreshold(horizon=30, budget=PURE, source=Source.seeded(5), sensitivity=1.0)
-    watch.test(-1e6)
-    state = watch._engine.state()
-    words = [(8, (2).to_bytes(8, "little")), (0, (31).to_bytes(8, "little"))]
-    words += [(16, np.float64(value).tobytes()) for value in (-1.0, np.nan)]
-    for at, value in words:
-        broken = state[:at] + value + state[at + 8 :]
-        with pytest.raises(dpoco.StateError):
-            AboveThreshold(horizon=30, budget=PURE, sensitivity=1.0)._engine.restore(broken)
-    with pytest.raises(dpoco.StateError):
-        AboveThreshold(horizon=30, budget=PURE, sensitivity=1.0)._engine.restore(state[:-1])

@@ -49,7 +49,7 @@ _ENGINES = (
     "tests/frank_wolfe/test_limits.py", "tests/frank_wolfe/test_sufficient_statistics.py",
     "tests/frank_wolfe/test_polyhedral_audit.py",
     "tests/frank_wolfe/test_polyhedral_reference.py", "tests/oco/test_comw_engine.py",
-    "tests/oco/test_comw_engine_protocol.py", "tests/oco/test_comw_engine_state.py",
+    "tests/oco/test_comw_engine_protocol.py",
     "tests/oco/test_ctrl_engine.py", "tests/oco/test_ctrl_engine_law.py",
     "tests/oco/test_coupled_custom.py", "tests/oco/test_coupled_engines.py",
     "tests/oco/test_ctrl_engine_state.py", "tests/oco/test_ctrl_solver.py",
@@ -74,7 +74,7 @@ ROOMS = {
         ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
         (
             *_PLAYED, *_LEARNERS, "tests/contract/test_reading.py", "tests/experts/test_planner.py",
-            "tests/oco/test_coupled_custom.py", "tests/oco/test_coupled_state.py",
+            "tests/oco/test_coupled_custom.py",
             "tests/oco/test_settings.py",
         ),
     ),

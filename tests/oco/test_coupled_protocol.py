@@ -90,3 +90,32 @@ def test_huge_records_are_clipped(coupled, any_problem):
     assert np.allclose(decisions, clipped.play(want, 0, T), atol=1e-8)
     assert got.switches == want.switches
     assert all(domain.contains(each) for each in decisions)
+
+
+SAVED = [
+    "weights density_ratio ball linear",
+    "weights density_ratio box linear",
+    "weights dartboard box logistic",
+    "weights dartboard simplex squared",
+    "weights anchored ball huber",
+    "weights anchored simplex linear",
+    "weights scheduled l3 quadratic",
+    "leader density_ratio ball linear",
+    "leader density_ratio box logistic",
+    "leader density_ratio l3 squared",
+    "leader density_ratio simplex quadratic",
+    "leader scheduled ball huber",
+    "leader scheduled simplex logistic",
+]
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_the_state_grows_by_what_a_plan_says_of_a_record(coupled, name):
+    learner, stream = coupled.make(name, block=1), coupled.stream(name, T)
+    sizes = []
+    for rounds in (0, 2, 5):  # with switches left, after which nothing would be kept
+        stream.play(learner, learner.round, rounds)
+        sizes.append(len(learner._engine.state()))
+    each = learner._bytes_per_record
+    assert (each > 0) == name.endswith(("logistic", "huber"))
+    assert np.diff(sizes).tolist() == [2 * each, 3 * each]

@@ -29,6 +29,8 @@ IN_ORDER = {"TreeFrankWolfe", "PolyhedralFrankWolfe", "NoisyFTRL", "NoisyNewton"
             "ContinualSum"}  # fmt: skip
 OWN_ORDER = ("ftrl, half-life", "ftrl, choice", "ftrl, running loss", "ftrl, choice, box",
              "linucb, free", "polyhedral, one point", "lipschitz, point")  # fmt: skip
+# These may use any number of Gaussian variates for a draw, but not none.
+AT_LEAST = ("comw, linear", "comw, dartboard", "comw, anchored", "comw, quadratic")
 SILENT = ("tree, free", "polyhedral, free", "ftrl, squares, free", "newton, free")
 
 
@@ -106,3 +108,5 @@ def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(name):
         moved = POSITIONS + 8 * np.flatnonzero(positions)
         assert (len(moved) == 0) == (name in SILENT)
         state.words_refused(*((int(at), value) for at in moved for value in (0, 1, 2**63)))
+    elif name in AT_LEAST:
+        state.words_refused((POSITIONS + 16, 0))
