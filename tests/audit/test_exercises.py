@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.audit.likelihood_cases import tampered
 from tests.descriptions import changed, number
 
 import dpoco
@@ -26,7 +26,6 @@ from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader,
 from dpoco.random import Source
 
 LEVEL = 1.0 - 1e-6
-tampered = sys.modules["audit_likelihood_cases"].tampered
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 

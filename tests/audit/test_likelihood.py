@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import sys
 
 import numpy as np
 import pytest
+from tests.audit import likelihood_cases as cases
 
 import dpoco
 from dpoco.audit import likelihood_audit, replay_audit
@@ -15,7 +15,6 @@ from dpoco.audit._sums import noise_map
 from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.random import Source
 
-cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.audit import likelihood_cases as cases
 from tests.descriptions import changed, number
 
 import dpoco
@@ -19,7 +19,6 @@ from dpoco.audit.likelihood import uniform_findings
 from dpoco.mechanisms import ContinualSum, NoisyMax
 from dpoco.random import Source
 
-cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 

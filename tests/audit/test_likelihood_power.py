@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
+from tests.audit import likelihood_cases as cases
 
 from dpoco.audit import likelihood_audit
 from dpoco.random import Source
 
-cases = sys.modules["audit_likelihood_cases"]
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
     pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tests.audit.replay_cases import CASES, case
 from tests.fuzz.mutations import MARK_TEXT, odd, require
-from tests.fuzz.subjects import BATCH, ONLINE, SERVERS, Online, _cases, _servers, snapshots
+from tests.fuzz.subjects import BATCH, ONLINE, SERVERS, Online, _servers, snapshots
 
 import dpoco
 from dpoco.local import ClientPool, Hypotheses, LocalClient
@@ -38,9 +39,9 @@ def subjects() -> dict[str, Callable[[random.Random], None]]:
     for kind in ("bit", "two bits", "subset", "hedge", "private"):
         found[f"LocalClient, {kind}"] = functools.partial(_one_client, kind, False)
         found[f"ClientPool, {kind}"] = functools.partial(_one_client, kind, True)
-    for name, (make, stream, _) in _cases.CASES.items():
-        if isinstance(stream, tuple) and name in BATCH:
-            found[name] = functools.partial(_one_fit, make, stream)
+    for name in CASES:
+        if name.startswith(BATCH):
+            found[name] = functools.partial(_one_fit, *case(name)[:2])
     found["Source"] = _one_source
     return found
 

@@ -8,15 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.audit import replay_cases as _cases
+from tests.audit.replay_cases import CASES, case
 from tests.local import local_cases as _servers
 
-from dpoco.bandits import HighDimensionalBandit
 from dpoco.errors import HorizonExceeded
-from dpoco.experts import PrefixHedge
 from dpoco.learners import LEARNERS
 from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
-from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 
 __all__ = ["BATCH", "ONLINE", "SERVERS", "Online", "server", "snapshots"]
@@ -31,10 +28,23 @@ class Online:
     Its state after some rounds is found once, and every case continues from the bytes.
     """
 
-    def __init__(self, make: Callable[[Source], Any], stream: Any) -> None:
-        self.make = make
-        self.stream = stream if isinstance(stream, tuple) else (stream,)
-        self.rounds = len(self.stream[0])
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def make(self, source: Source) -> Any:
+        """Return one that has not played."""
+        return case(self._name)[0](source)
+
+    @functools.cached_property
+    def stream(self) -> tuple[Any, ...]:
+        """The parts of its records."""
+        stream = case(self._name)[1]
+        return stream if isinstance(stream, tuple) else (stream,)
+
+    @property
+    def rounds(self) -> int:
+        """How many there are."""
+        return len(self.stream[0])
 
     def play(self, learner: Any, first: int, last: int) -> Any:
         """Play rounds first ... last - 1."""
@@ -56,49 +66,14 @@ class Online:
             at = stop
         return found
 
-    @functools.cached_property
+    @property
     def kind(self) -> type:
         """The class."""
-        return type(self.make(Source.seeded(1)))
+        return CASES[self._name].cls
 
 
-def _online() -> dict[str, Online]:
-    kinds = {
-        name: Online(make, stream)
-        for name, (make, stream, _) in _cases.CASES.items()
-        if not name.startswith(BATCH)
-    }
-    of, contexts = _cases.of, _cases.BANDIT
-    kinds["HighDimensionalBandit"] = Online(
-        of(
-            HighDimensionalBandit,
-            2,
-            _cases.CROSS,
-            budget=_cases.RICH,
-            context_bound=1.0,
-            reward_bound=1.0,
-        ),
-        contexts,
-    )
-    kinds["HighDimensionalBandit, polyhedral"] = Online(
-        of(
-            HighDimensionalBandit, 2, _cases.CROSS, budget=_cases.RICH, arm_learner="polyhedral",
-            forced_rounds=2, batch=2, context_bound=1.0, reward_bound=1.0
-        ),
-        contexts,
-    )  # fmt: skip
-    kinds["PrefixHedge, lattice"] = Online(
-        of(PrefixHedge, _cases.N, numerics="lattice"), _cases.LOSSES
-    )
-    plane = _cases.Box([0.0, 0.0], [1.0, 1.0])
-    kinds["LipschitzLearner, plane"] = Online(
-        of(LipschitzLearner, plane, lipschitz=1.0, resolution=4),
-        np.random.default_rng(5).uniform(size=(_cases.T, 16)),
-    )
-    return kinds
-
-
-ONLINE = _online()
+# Monitors take no records by the round.
+ONLINE = {name: Online(name) for name in CASES if not name.startswith((*BATCH, "Monitor"))}
 
 
 def server(kind: str) -> DistributionLearner:

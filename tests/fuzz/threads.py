@@ -19,9 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.fuzz.subjects import ONLINE, Online, _cases, _servers
+from tests.audit.replay_cases import case, find
+from tests.fuzz.subjects import ONLINE, Online, _servers
 
 import dpoco
+from dpoco.frank_wolfe import SufficientStatistics
 from dpoco.local import ClientPool, DistributionLearner, Hypotheses
 from dpoco.random import Source
 
@@ -186,7 +188,7 @@ def local_reports() -> None:
 
 def fits() -> None:
     """Fits to the same data: one fit of a model, many models."""
-    make, (X, y), _ = _cases.CASES["SufficientStatistics"]
+    make, (X, y), _ = case(find(SufficientStatistics))
     model = make(Source.seeded(1))
 
     def fit() -> int:

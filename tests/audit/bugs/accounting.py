@@ -9,6 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.accounting import brute_force as brute_forced
+from tests.accounting import test_three_ways as ways
+from tests.accounting.test_three_ways_learners import transcript
 
 from dpoco.accounting import (
     above_threshold,
@@ -26,20 +29,10 @@ from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 
 from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point
-from .kit import Bug, Patch, from_tests
+from .kit import Bug, Patch
 
 DELTA = 1e-6
 COUNT = 17
-
-
-@functools.cache
-def brute() -> Any:
-    return from_tests("accounting/brute_force.py")
-
-
-@functools.cache
-def ways() -> Any:
-    return from_tests("accounting/test_three_ways.py")
 
 
 def as_it_is(subject: Any) -> Any:
@@ -72,7 +65,7 @@ def the_responses() -> Any:
 
     return SimpleNamespace(
         claim=ours,
-        brute_force=lambda e: brute().randomised_responses(EACH, COUNT, e),
+        brute_force=lambda e: brute_forced.randomised_responses(EACH, COUNT, e),
         dp_accounting=lambda e: library_responses().get_delta_for_epsilon(e),
         epsilons=(0.5, 1.0, 1.5),
     )
@@ -101,7 +94,7 @@ def the_gaussians() -> Any:
     return SimpleNamespace(
         claim=lambda e: gaussian.gaussian_delta(e, gaussian.compose_gdp([MU] * 3)),
         closed_form=lambda e: gaussian.gaussian_delta(e, MU * math.sqrt(3.0)),
-        brute_force=lambda e: brute().gaussian(MU, 3).low(e),
+        brute_force=lambda e: brute_forced.gaussian(MU, 3).low(e),
         dp_accounting=lambda e: library_gaussians().get_delta_for_epsilon(e),
         epsilons=(0.5, 2.0, 4.0),
     )
@@ -112,7 +105,7 @@ def the_concentrated() -> Any:
     return SimpleNamespace(
         claim=lambda e: rdp.zcdp_delta(e, rdp.compose_zcdp([0.5 * MU**2] * 3)),
         closed_form=lambda e: gaussian.gaussian_delta(e, MU * math.sqrt(3.0)),
-        brute_force=lambda e: brute().gaussian(MU, 3).low(e),
+        brute_force=lambda e: brute_forced.gaussian(MU, 3).low(e),
         epsilons=(2.0, 4.0),
     )
 
@@ -191,7 +184,7 @@ def rounded_down(right: Any) -> Any:
 
 
 def three_ways(name: str, count: int, epsilons: tuple[float, ...]) -> Any:
-    case = next(each for each in ways().CASES if each.name == name)
+    case = next(each for each in ways.CASES if each.name == name)
     truth = case.truth(count, "replace")
     return SimpleNamespace(
         claim=lambda e: case.ours(count, "replace", e), brute_force=truth.low, epsilons=epsilons
@@ -218,7 +211,6 @@ def the_alarms() -> Any:
     )
 
     def worst() -> float:
-        transcript = from_tests("accounting/test_three_ways_learners.py").transcript
         b1, b2 = p.mechanism.threshold_scale, p.mechanism.query_scale
         silent = np.exp(24.0)
         return float(

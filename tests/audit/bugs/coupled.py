@@ -3,55 +3,48 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.audit.faults import counting, planted, shown
+from tests.audit.replay_cases import case, find
+from tests.bandits.test_high_dimensional_privacy import log_ratio, worlds
 from tests.descriptions import changed
+from tests.oco import likelihood_cases
 from tests.plans import recoupled
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.experts import ObliviousTracker
+from dpoco.oco import ContinuousMultiplicativeWeights
 from dpoco.random import Source
 
 from .checks import enumeration, likelihood, replay
-from .kit import UNGUARDED, Bug, from_tests, maker, other, remade
+from .kit import UNGUARDED, Bug, maker, other, remade
 
 T = 24
 
 
 @functools.cache
-def replayed(name: str) -> Any:
-    """A learner with its stream and neighbours, from the cases of the replay audit."""
-    make, stream, pairs = from_tests("audit/replay_cases.py").CASES[name]
+def the_weights() -> Any:
+    """A lazy learner whose coins have a window, with the stream and neighbours of the replays."""
+    make, stream, pairs = case(find(ContinuousMultiplicativeWeights, keep="density_ratio"))
     return SimpleNamespace(make=make, stream=stream, pairs=pairs)
 
 
-def the_weights() -> Any:
-    return replayed("ContinuousMultiplicativeWeights")
-
-
+@functools.cache
 def the_dartboard() -> Any:
-    return replayed("ContinuousMultiplicativeWeights, dartboard")
+    """The same with darts."""
+    make, stream, pairs = case(find(ContinuousMultiplicativeWeights, keep="dartboard"))
+    return SimpleNamespace(make=make, stream=stream, pairs=pairs)
 
 
 def shrunk(**factors: float) -> Any:
     """Plant: smaller bounds of a coin in the description than the engine keeps."""
 
-    def plant(subject: Any) -> Any:
-        def make(source: Any) -> Any:
-            learner = subject.make(source)
-            keep = learner._mechanism.keep
-            own = {name: factor * getattr(keep, name) for name, factor in factors.items()}
-            learner._mechanism = replace(learner._mechanism, keep=replace(keep, **own))
-            return learner
-
-        return other(subject, make=make)
-
-    return plant
+    return lambda subject: other(subject, make=planted(subject.make, shown(**factors)))
 
 
 def slower_promise(factor: float) -> Any:
@@ -70,39 +63,17 @@ def slower_promise(factor: float) -> Any:
     return plant
 
 
-class ForcedByData:
-    """An engine that takes one more coin after a large record."""
-
-    def __init__(self, engine: Any) -> None:
-        self._inner, self._more = engine, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def variates_drawn(self) -> list[int]:
-        found = list(self._inner.variates_drawn())
-        found[1] += self._more
-        return found
-
-    def observe_gradient(self, turn: int, record: Any) -> None:
-        self._more += int(np.nan_to_num(record).max() > 0.99)
-        self._inner.observe_gradient(turn, record)
-
-
 def forced(subject: Any) -> Any:
-    def make(source: Any) -> Any:
-        learner = subject.make(source)
-        learner._engine = ForcedByData(learner._engine)
-        return learner
-
-    return other(subject, make=make)
+    """Plant: one variate more is drawn after a large record."""
+    large = counting(lambda record: bool(np.nan_to_num(record).max() > 0.99))
+    return other(subject, make=planted(subject.make, large))
 
 
 @functools.cache
 def the_leader() -> Any:
     """A lazy leader on an interval, whose coins and draws are scored."""
-    case = from_tests("oco/likelihood_cases.py").CASES["leader, density ratio"]()
-    own = case.learner
+    lazy = likelihood_cases.CASES["leader, density ratio"]()
+    own = lazy.learner
     promise = own.guarantee
     body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
     kind = type(type(own).__name__, (type(own),), body)
@@ -111,7 +82,7 @@ def the_leader() -> Any:
         p = recoupled(own.plan, **changes)
         return kind(own.domain, own.loss, horizon=own.horizon, budget=None, plan=p, source=source)
 
-    stream, neighbour = (each.reshape(-1, 1).astype(float) for each in case.streams)
+    stream, neighbour = (each.reshape(-1, 1).astype(float) for each in lazy.streams)
     return SimpleNamespace(make=make, stream=stream, neighbour=neighbour, trials=500)
 
 
@@ -221,9 +192,8 @@ def the_arms() -> Any:
     )  # fmt: skip
 
     def worst(**options: Any) -> float:
-        privacy = from_tests("bandits/test_high_dimensional_privacy.py")
-        laws = privacy.worlds(learner, 12, 3, **options)
-        return max(privacy.log_ratio(pair) for _, pair, _ in laws)
+        laws = worlds(learner, 12, 3, **options)
+        return max(log_ratio(pair) for _, pair, _ in laws)
 
     return SimpleNamespace(worst=worst, claimed=learner.guarantee.epsilon_at(0.0))
 

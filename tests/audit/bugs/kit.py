@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +15,7 @@ from tests.descriptions import changed
 
 from dpoco.audit._family import renew
 
-__all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
+__all__ = ["Bug", "Check", "Patch", "maker", "noticed", "other", "remade", "silent"]
 
 Check = Callable[[Any], bool]  # of a subject: whether something is wrong with it
 
@@ -92,17 +90,6 @@ def silent(bug: Bug) -> dict[str, bool]:
 @functools.cache
 def _silent(check: Check, correct: Callable[[], Any]) -> bool:
     return not check(correct())
-
-
-@functools.cache
-def from_tests(path: str) -> ModuleType:
-    """Load a module of references that other tests own, by its path below ``tests``."""
-    file = Path(__file__).parents[2] / path
-    package = "planted_bugs_" + file.parent.name
-    if package not in sys.modules:
-        sys.modules[package] = ModuleType(package)
-        sys.modules[package].__path__ = [str(file.parent)]
-    return importlib.import_module(f"{package}.{file.stem}")
 
 
 # Constructors would refuse the engines that are planted: checks have to find them without that.

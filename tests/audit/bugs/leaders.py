@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.audit.faults import counting, planted
 
 from dpoco.domains import LpBall
 from dpoco.experts import PrefixHedge
@@ -109,22 +110,8 @@ class OvertWeights(PrefixHedge):
         return powers / powers.sum()
 
 
-class OneMore:
-    """An engine that draws one variate more for some records."""
-
-    def __init__(self, engine: Any) -> None:
-        self._inner, self._more = engine, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def variates_drawn(self) -> list[int]:
-        first, *rest = self._inner.variates_drawn()
-        return [first + self._more, *rest]
-
-    def observe(self, turn: int, record: Any, *rest: Any) -> None:
-        self._more += int(np.max(record) > 0.9 and record[-1] > 0.5)
-        self._inner.observe(turn, record, *rest)
+def counted_by_data(record: Any) -> bool:
+    return bool(np.max(record) > 0.9 and record[-1] > 0.5)
 
 
 class Foresighted(PrefixHedge):
@@ -162,7 +149,8 @@ BUGS = [
     Bug("non-private-weights", the_hedge, remade(OvertWeights), (likelihood,)),
     Bug(
         "draws-counted-by-the-data", the_hedge,
-        remade(engine=lambda learner, _: OneMore(learner._engine)), (replay,),
+        lambda subject: other(subject, make=planted(subject.make, counting(counted_by_data))),
+        (replay,),
     ),
     Bug("decision-after-the-record", the_hedge, foreseeing, (replay,)),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.local import local_cases as cases
 from tests.local.exact import exact_audit
 from tests.probes import probes
 
@@ -20,7 +21,7 @@ from dpoco.local import (
 from dpoco.random import Source
 
 from .checks import black_box
-from .kit import Bug, from_tests, other
+from .kit import Bug, other
 from .protocol import charged_first, same_size, streams
 
 UNITS = 2**53
@@ -29,11 +30,6 @@ UNITS = 2**53
 def exact_ratio(subject: Any) -> bool:
     """`tests.local.exact.exact_audit`: the largest likelihood ratio, in exact arithmetic."""
     return not exact_audit(subject.randomizer()).passed
-
-
-@functools.cache
-def cases() -> Any:
-    return from_tests("local/local_cases.py")
 
 
 @functools.cache
@@ -116,12 +112,12 @@ class SameNonce(LocalClient):
 
 
 def device(kind: Any, reports: int = 1) -> Any:
-    return kind(cases().fixed(cases().FA), 1.0 * reports, reports, simulation_seed=5)
+    return kind(cases.fixed(cases.FA), 1.0 * reports, reports, simulation_seed=5)
 
 
 def client_subject(kind: Any) -> Any:
     def spec(round: int) -> Any:
-        return cases().subset_spec(cases().FA, 2, round=round)
+        return cases.subset_spec(cases.FA, 2, round=round)
 
     def reports() -> Any:
         labels = (0, 3, None, -1, 4, 10**40, 2.0, "cat", float("nan"))
@@ -140,7 +136,7 @@ def client_subject(kind: Any) -> Any:
 
     def words() -> Any:
         client = device(kind, 6)
-        bits = cases().bit_spec(cases().FA, bits=40, epsilon=1.0)
+        bits = cases.bit_spec(cases.FA, bits=40, epsilon=1.0)
         return [np.array(client.respond(bits, None, 2).values) for _ in range(6)]
 
     def nonces() -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from tests.descriptions import changed, tuned
+from tests.experts.detector_reference import worst_log_ratio
+from tests.mechanisms.test_above_threshold import worst_ratio
 
 import dpoco
 from dpoco import noise
@@ -39,7 +41,7 @@ from .checks import (
     utility,
 )
 from .experts import ACROSS, CORNER, negated, the_useful_epochs
-from .kit import Bug, Patch, from_tests, maker, other, remade
+from .kit import Bug, Patch, maker, other, remade
 
 # ---- Han et al.: the noise -----------------------------------------------------------------------
 
@@ -194,9 +196,8 @@ def the_threshold() -> Any:
     """Laplace noises of scale 2 and 4, on queries that move by up to 2."""
 
     def worst() -> float:
-        ratio = from_tests("mechanisms/test_above_threshold.py").worst_ratio
         moves = (0.0, 2.0)
-        return float(ratio(2.0, 4.0, "laplace", rises=moves, falls=moves, silent=(400,)))
+        return float(worst_ratio(2.0, 4.0, "laplace", rises=moves, falls=moves, silent=(400,)))
 
     tests = ThresholdTests("laplace", 2.0, 4.0, sensitivity=2.0, spread=2.0, alarms=1)
     return SimpleNamespace(worst=worst, tests=tests, claimed=tests.loss(Neighbours()).pure)
@@ -216,8 +217,7 @@ def the_detector() -> Any:
     )  # fmt: skip
 
     def worst(**options: Any) -> float:
-        reference = from_tests("experts/detector_reference.py")
-        return float(reference.worst_log_ratio(p, **options))
+        return float(worst_log_ratio(p, **options))
 
     return SimpleNamespace(worst=worst, claimed=shift_detector.guarantee(p).epsilon)
 

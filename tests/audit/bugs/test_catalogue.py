@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.audit.bugs import catalogue, kit
 
 from dpoco.audit import __all__ as audits
 from dpoco.audit import standard_names
 
-catalogue = importlib.import_module("planted_bugs.catalogue")
-kit = importlib.import_module("planted_bugs.kit")
 HERE = Path(__file__).parent
 PAGE = (HERE / "README.md").read_text()
 
@@ -58,7 +57,7 @@ def test_everything_printed_that_breaks_privacy_is_planted():
 
 
 def test_changes_of_the_compiled_base_still_apply():
-    compiled = importlib.import_module("planted_bugs.compiled")
+    compiled = importlib.import_module("tests.audit.bugs.compiled")
     for mutation in compiled.MUTATIONS:
         text = (compiled.ROOT / "cpp" / "src" / mutation.file).read_text()
         assert text.count(mutation.before) == 1, mutation.name
@@ -66,5 +65,7 @@ def test_changes_of_the_compiled_base_still_apply():
         assert mutation.subject in (*named, *standard_names())
         for name in named:
             module, attribute = name.split(":")
-            assert callable(getattr(importlib.import_module(f"planted_bugs.{module}"), attribute))
+            assert callable(
+                getattr(importlib.import_module(f"tests.audit.bugs.{module}"), attribute)
+            )
         assert f"| {mutation.name} |" in PAGE
