@@ -1,12 +1,12 @@
 """Messages of servers and devices: public queries, specifications of rounds, reports on them.
 
-A query is a function phi from labels to [-1, 1]. The device evaluates it from the K numbers
-F[:, y] of its label; the server evaluates it for all labels. Both get the same bits.
-A wrong or hostile query costs accuracy and never privacy: whatever it says is clamped.
+A query is a function phi from labels to [-1, 1]. The device evaluates it from the K numbers F[:, y]
+of its label; the server evaluates it for all labels. Both get the same bits. A wrong or hostile
+query costs accuracy and never privacy, because its values are clamped.
 
-Public coins are SplitMix64 in counter mode: integers only, the same in every language. They choose
-what is asked; they are never noise, and nothing here can be used for it: noise comes from
-`dpoco.random.Source`, whose key is not public.
+Public coins are SplitMix64 in counter mode. They use integers only and are equal in every language.
+They choose questions and are never noise, and nothing in this module can be used for noise, which
+comes from `dpoco.random.Source` with a secret key.
 """
 
 from __future__ import annotations
@@ -43,29 +43,30 @@ CHANNELS = ("bit", "subset", "coordinate")
 _REPORT = struct.Struct("<3sBBBQ8s")  # magic, version, channel, simulated, round, digest
 _ONE = struct.Struct("<8sI")  # nonce, width
 _MANY = struct.Struct("<IQ")  # width, number of reports
-# Bytes of one integer on the wire: fixed for a channel, so that length tells nothing of the label.
+# Bytes of one integer on the wire. They are fixed for a channel, so the length shows nothing about
+# the label.
 _FORMATS = {"bit": "<u1", "subset": "<u4", "coordinate": "<u1"}
 _RANGES = {"bit": (0, 1), "coordinate": (0, 1), "subset": (0, 2**31 - 1)}
 _VERSION = 1
 _MAGIC = b"dpocospc"
-# Up to the number of queries; the bytes left out, and an index of -1, are of former channels.
+# Up to the number of queries. The padding bytes, and an index of -1, belong to former channels.
 _SPEC = struct.Struct("<8sHQBd8xQIIH3xq16s")
 _CHECK = 8
 
 LARGEST_BITS = 64
-# Labels and hypotheses are 32-bit integers on the wire, of which the sign is not used.
+# On the wire, labels and hypotheses are 32-bit integers without use of the sign.
 _LARGEST_COUNT = 2**31 - 1
-# Families of threshold queries that depend on public coins and K alone.
+# Families of threshold queries that only depend on public coins and K.
 COIN_FAMILIES = ("bisection", "scheffe", "mean_test")
-# Questions that are listed one by one; of more of them, public draws stand for all.
+# Largest number of questions to list one by one; beyond that, public draws represent them.
 _LARGEST_ENUMERATION = 5000
-# The stream that decides whether an adaptive query is replaced by a random pair.
+# Slot of the coins that decide whether an adaptive query is replaced by a random pair.
 _ADAPTIVE_SLOT = 1000
 _HADAMARD, _LOSS = struct.Struct("<I"), struct.Struct("<Iddd")
 
 
 class Query:
-    """The public question behind one bit. Immutable; equal if the bytes are equal."""
+    """The public question behind one bit. Immutable; queries are equal if their bytes are equal."""
 
     def phi(self, column: FloatArray, label: object, labels: int | None) -> float:
         """Return the query's value at one label, in [-1, 1]; O(K).
@@ -75,14 +76,15 @@ class Query:
         column : array of shape (K,)
             Likelihoods of the label under the hypotheses.
         label : object
-            No label, and what is none, has the value 0.
+            A missing or invalid label has the value 0.
         labels : int or None
-            M; None where labels form no finite set.
+            M; None if the labels do not form a finite set.
         """
-        if labels == 1:  # nothing to ask
+        if labels == 1:  # one label: there is nothing to ask
             return 0.0
         own = label_index(label, labels) if labels is not None else None if label is None else 0
-        # Evaluated for no label as well, and chosen afterwards: both take the same time.
+        # Also evaluated for a missing label, and selected afterwards, so that both take the same
+        # time.
         rows = np.ascontiguousarray(column)[:, None]
         value = float(self.values_at(rows, np.array([own or 0], dtype=np.int64))[0])
         return 0.0 if own is None else value
@@ -124,7 +126,7 @@ class Query:
         return hash(self.to_bytes())
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Pickles are read as bytes are, with the same checks.
+        # Pickles are read like bytes, with the same checks.
         return (_whole_query, (self.to_bytes(),))
 
 
@@ -135,14 +137,14 @@ class ThresholdQuery(Query):
     Parameters
     ----------
     coefficients : array of shape (K,)
-        c. The sum runs over j ascending; where it is not finite, the value is 0. Coefficients
-        that are all 0 ask nothing: the value is 0 everywhere.
+        c. The sum runs over j in ascending order. If it is not finite, the value is 0. If all
+        coefficients are 0, the value is 0 everywhere.
     """
 
     coefficients: FloatArray
 
     def __post_init__(self) -> None:
-        """Keep a copy that cannot be changed."""
+        """Store a copy that cannot be changed."""
         values = float_array("coefficients", self.coefficients, (None,)).copy()
         values.flags.writeable = False
         object.__setattr__(self, "coefficients", values)
@@ -177,13 +179,13 @@ class HadamardQuery(Query):
     Parameters
     ----------
     row : int
-        In [1, M'), M' the smallest power of two of at least M labels.
+        In [1, M'), with M' the smallest power of two that is at least M.
     """
 
     row: int
 
     def __post_init__(self) -> None:
-        """Refuse the constant row."""
+        """Raise for the constant row."""
         object.__setattr__(self, "row", positive_int("row", self.row, maximum=_LARGEST_COUNT))
 
     def to_bytes(self) -> bytes:
@@ -200,7 +202,7 @@ class HadamardQuery(Query):
     def values_at(self, columns: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
         """Return the values at n labels; `columns` is ignored."""
         common = labels.astype(np.uint64) & np.uint64(self.row)
-        # Folded in halves, the last bit becomes the parity of all.
+        # After folding in halves, the last bit is the parity of all bits.
         for shift in (32, 16, 8, 4, 2, 1):
             common ^= common >> np.uint64(shift)
         return 1.0 - 2.0 * (common & np.uint64(1)).astype(np.float64)
@@ -230,7 +232,7 @@ class LossQuery(Query):
     mixing: float
 
     def __post_init__(self) -> None:
-        """Keep plain numbers; they may be anything, for values are clamped."""
+        """Convert to plain numbers, which may have any value, because query values are clamped."""
         place = positive_int("index", self.index, minimum=0, maximum=_LARGEST_COUNT)
         object.__setattr__(self, "index", place)
         for name in ("midpoint", "half_range", "mixing"):
@@ -258,13 +260,13 @@ def hadamard_size(labels: int) -> int:
 
 
 def read_query(data: bytes, offset: int) -> tuple[Query, int]:
-    """Return the query that starts at `offset`, and its end; ``ValueError`` if there is none."""
+    """Return the query that starts at `offset`, and its end; ``ValueError`` if it is malformed."""
     try:
         code, offset = data[offset], offset + 1
         if code == 1:
             (count,) = struct.unpack_from("<I", data, offset)
             end = offset + 4 + 8 * count
-            # A count beyond the data is malformed, however large it is.
+            # A count that exceeds the data is malformed, however large it is.
             if end <= len(data):
                 return ThresholdQuery(np.frombuffer(data[offset + 4 : end], dtype="<f8")), end
         if code == 2:
@@ -277,7 +279,7 @@ def read_query(data: bytes, offset: int) -> tuple[Query, int]:
 
 
 def _whole_query(data: bytes) -> Query:
-    """Return the query of a pickle."""
+    """Return the query from a pickle."""
     return read_query(data, 0)[0]
 
 
@@ -291,7 +293,7 @@ class PublicCoins:
     round : int
         At least 1, below 2**63.
     slot : int, default 0
-        Which bit of the report, in [0, 2**32).
+        Bit of the report, in [0, 2**32).
 
     Notes
     -----
@@ -311,14 +313,14 @@ class PublicCoins:
         return self._engine.word()
 
     def below(self, n: int) -> int:
-        """Return the next integer uniform in [0, n), 1 <= n < 2**64: exactly, by rejection."""
+        """Return the next integer, exactly uniform in [0, n), 1 <= n < 2**64, by rejection."""
         return self._engine.below(positive_int("n", n, maximum=2**64 - 1))
 
     def pair(self, n: int) -> tuple[int, int]:
-        """Return two different integers below n >= 2, in random order, all pairs alike."""
+        """Return two different integers below n >= 2 in random order; all pairs equally likely."""
         first = self.below(positive_int("n", n, minimum=2))
         second = self.below(n - 1)
-        # The numbers from `first` on move up by one, so that all others are equally likely.
+        # Numbers from `first` on are shifted by one, so that all other numbers are equally likely.
         return first, second + (second >= first)
 
 
@@ -328,14 +330,14 @@ def threshold(family: str, seed: int, round: int, slot: int, hypotheses: int) ->
     "bisection" compares the mean of A, a uniformly random half of the hypotheses (floor(K/2) of
     them), with the mean of the others: coefficients 1/|A| on A, -1/(K - |A|) off A. "scheffe" asks
     where one random hypothesis exceeds another, "mean_test" where one exceeds the mean of all. A
-    single hypothesis is asked nothing: its coefficient is 0.
+    single hypothesis has the coefficient 0, which asks nothing.
 
     Parameters
     ----------
     family : str
         One of `COIN_FAMILIES`.
     seed, round, slot : int
-        Address of the public coins; see `PublicCoins`.
+        Numbers that select the public coins; see `PublicCoins`.
     hypotheses : int
         K.
     """
@@ -343,7 +345,7 @@ def threshold(family: str, seed: int, round: int, slot: int, hypotheses: int) ->
 
 
 def hadamard(seed: int, round: int, slot: int, labels: int) -> HadamardQuery:
-    """Ask for a random row of the Hadamard matrix of the labels, never the constant one."""
+    """Return the query for a random row of the labels' Hadamard matrix, never the constant row."""
     size = hadamard_size(labels)
     return HadamardQuery(1 + PublicCoins(seed, round, slot).below(size - 1))
 
@@ -351,12 +353,12 @@ def hadamard(seed: int, round: int, slot: int, labels: int) -> HadamardQuery:
 def loss(
     seed: int, round: int, slot: int, mixing: float, ranges: tuple[FloatArray, FloatArray]
 ) -> LossQuery:
-    """Ask for the loss of one random hypothesis.
+    """Return the query for the loss of one random hypothesis.
 
     Parameters
     ----------
     seed, round, slot : int
-        Numbers that determine the public coins.
+        Numbers that select the public coins.
     mixing : float
         Share of the mean in the losses, in (0, 1].
     ranges : (array, array)
@@ -366,13 +368,13 @@ def loss(
 
 
 def loss_query(index: int, mixing: float, ranges: tuple[FloatArray, FloatArray]) -> LossQuery:
-    """Ask for the loss of one hypothesis."""
+    """Return the query for the loss of one hypothesis."""
     middle, half_range = ranges
     return LossQuery(index, float(middle[index]), float(half_range[index]), mixing)
 
 
 def pair_query(hypotheses: int, first: int, second: int) -> ThresholdQuery:
-    """Ask where hypothesis `first` exceeds hypothesis `second`."""
+    """Return the query that asks where hypothesis `first` exceeds hypothesis `second`."""
     coefficients = np.zeros(hypotheses)
     coefficients[first], coefficients[second] = 1.0, -1.0
     return ThresholdQuery(coefficients)
@@ -381,18 +383,18 @@ def pair_query(hypotheses: int, first: int, second: int) -> ThresholdQuery:
 def adaptive(
     seed: int, round: int, slot: int, matrix: FloatArray, weights: FloatArray
 ) -> ThresholdQuery:
-    """Ask what splits the weights best; one time in ten, about a random pair instead.
+    """Return the query that splits the weights best; one time in ten, that of a random pair.
 
-    The coins of slot 1000 + slot: the first draw decides, the next ones choose the pair.
+    It uses the coins of slot 1000 + slot: the first draw decides, the next draws choose the pair.
 
     Parameters
     ----------
     seed, round, slot : int
-        Numbers that determine the public coins.
+        Numbers that select the public coins.
     matrix : array of shape (K, M)
         The hypotheses in the round's context.
     weights : array of shape (K,)
-        The server's posterior: a function of reports, hence public.
+        The server's posterior. It is a function of reports, and so public.
     """
     count = matrix.shape[0]
     if count == 1:
@@ -404,12 +406,12 @@ def adaptive(
 
 
 def all_questions(family: str, count: int, labels: int) -> Iterator[Query] | None:
-    """Return all questions of a family, each as likely as the others; None for too many.
+    """Return all equally likely questions of a family; None if there are too many.
 
     Parameters
     ----------
     family : str
-        Of bits.
+        A family of bits.
     count, labels : int
         K and M.
     """
@@ -435,7 +437,8 @@ def _bisections(count: int) -> Iterator[Query]:
 
 def checked_epsilon(value: object) -> float:
     """Return `value` as a float in (0, 30], or raise."""
-    # Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
+    # For larger epsilon, the rarer of two outcomes has probability below 1e-13, which is no
+    # privacy.
     return real_in("epsilon", value, "(0, 30]")
 
 
@@ -454,14 +457,14 @@ class RoundSpec:
     hypotheses : int
         K.
     labels : int or None
-        M; None where labels form no finite set.
+        M; None if the labels do not form a finite set.
     queries : tuple of Query
-        One a bit ("bit"), one loss query ("coordinate"), none else.
+        One query per bit ("bit"), one loss query ("coordinate"), otherwise none.
     subset_size : int or None
         d in [1, M - 1] ("subset").
     fingerprint : bytes
-        Of the hypotheses, 16 bytes: devices with other numbers refuse the round. Zeros where
-        there is none: functions cannot be compared.
+        Fingerprint of the hypotheses, 16 bytes: devices with other hypotheses refuse the round. It
+        is zeros for functions, which cannot be compared.
 
     Raises
     ------
@@ -479,7 +482,7 @@ class RoundSpec:
     fingerprint: bytes = bytes(16)
 
     def __post_init__(self) -> None:
-        """Raise for what no device may answer, and keep plain numbers."""
+        """Raise for specifications that no device may answer, and convert to plain numbers."""
         if self.channel not in CHANNELS:
             raise ValueError("a round needs a known channel")
         if not isinstance(self.fingerprint, bytes) or len(self.fingerprint) != 16:
@@ -526,8 +529,8 @@ class RoundSpec:
     def check_reports(self, reports: Report | ReportBatch) -> None:
         """Raise ``ValueError`` unless devices can send these reports in this round.
 
-        Bits are 0 or 1, subsets ascending and within the labels, and the digest is that of this
-        specification. No message holds a value.
+        Bits are 0 or 1, subsets are ascending and within the labels, and the digest is that of this
+        specification. No message contains a value.
         """
         named = (reports.round, reports.digest, reports.channel)
         if named != (self.round, self.digest, self.channel):
@@ -551,7 +554,7 @@ class RoundSpec:
 
     @cached_property
     def _body(self) -> bytes:
-        """The specification as bytes, but for the digest."""
+        """The specification as bytes, without the digest."""
         head = _SPEC.pack(
             _MAGIC, _VERSION, self.round, CHANNELS.index(self.channel), self.epsilon,
             self.labels or 0, self.hypotheses, self.subset_size or 0, len(self.queries), -1,
@@ -570,7 +573,7 @@ class RoundSpec:
         Parameters
         ----------
         data : bytes-like
-            Bytes of any origin: fields are checked as those of a constructor are.
+            Bytes of any origin. The fields are checked like those of the constructor.
         """
         data = _octets(data)
         body, digest = data[:-_CHECK], data[-_CHECK:]
@@ -581,7 +584,7 @@ class RoundSpec:
             raise ValueError("malformed round specification") from None
         if magic != _MAGIC or version != _VERSION:
             raise ValueError("not a round specification of this version")
-        # Before the fields: what was damaged on the way is called corrupt, not malformed.
+        # Checked before the fields, so that damaged data are called corrupt and not malformed.
         if hashlib.sha256(body).digest()[:_CHECK] != digest:
             raise ValueError("corrupt round specification")
         if channel >= len(CHANNELS):
@@ -594,7 +597,7 @@ class RoundSpec:
             turn, CHANNELS[channel], epsilon, count, labels or None, tuple(asked), size or None,
             fingerprint,
         )  # fmt: skip
-        # A specification has one form in bytes. With bytes left over it would have several digests.
+        # A specification has one form in bytes. With extra bytes it would have several digests.
         if spec._body != body:
             raise ValueError("malformed round specification")
         return spec
@@ -609,11 +612,11 @@ class Report:
     round : int
         Round of the specification it answers.
     digest : bytes
-        Digest of that specification, 8 bytes.
+        Digest of this specification, 8 bytes.
     nonce : bytes
-        8 random bytes, independent of all data, by which the server detects duplicates.
+        8 random bytes, independent of all data, with which the server detects duplicates.
     channel : str
-        Channel of that specification.
+        Channel of this specification.
     values : tuple of int
         Bits, or a sorted subset.
     simulated : bool
@@ -629,7 +632,7 @@ class Report:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` or ``TypeError`` for fields that cannot be sent."""
-        # `index` refuses floats and fractions, which `int` would cut.
+        # `index` refuses floats and fractions, which `int` would truncate.
         object.__setattr__(self, "values", tuple(index(value) for value in self.values))
         _check_head(self.round, self.digest, self.channel)
         if not isinstance(self.nonce, bytes) or len(self.nonce) != 8:
@@ -638,7 +641,7 @@ class Report:
             _check_range(self.channel, min(self.values), max(self.values))
 
     def to_bytes(self) -> bytes:
-        """Return the report as bytes; their number depends only on the specification."""
+        """Return the report as bytes; their number only depends on the specification."""
         values = np.array(self.values, dtype=_FORMATS[self.channel])
         return _head(b"dpr", self) + _ONE.pack(self.nonce, len(self.values)) + values.tobytes()
 
@@ -660,11 +663,11 @@ class ReportBatch:
     Attributes
     ----------
     round, digest, channel, simulated
-        As of each `Report`.
+        See `Report`; equal for all reports.
     nonces : array of shape (n,)
-        dtype uint64: the nonces, little-endian.
+        Nonces, little-endian, with dtype uint64.
     values : array of shape (n, width)
-        dtype int64, a report a row.
+        One report per row, with dtype int64.
     """
 
     round: int
@@ -701,9 +704,9 @@ class ReportBatch:
 
     @classmethod
     def from_reports(cls, reports: Iterable[Report]) -> ReportBatch:
-        """Return a batch of reports to one specification; ``ValueError`` if they differ in it."""
+        """Return a batch of reports to one specification; ``ValueError`` if they answer several."""
         given = list(reports)
-        if not given:  # of no reports the specification is unknown
+        if not given:  # the specification is unknown without reports
             raise ValueError("a batch needs a report")
         if not all(isinstance(report, Report) for report in given):
             raise TypeError("a batch needs reports")
@@ -719,7 +722,7 @@ class ReportBatch:
     def to_bytes(self) -> bytes:
         """Return the batch as bytes: platform-independent, nonces first."""
         count, width = self.values.shape
-        # Lengths are of the channel, whatever the values: `_check_range` has seen that they fit.
+        # Lengths depend on the channel only. `_check_range` has checked that the values fit.
         values = self.values.astype(_FORMATS[self.channel])
         nonces = self.nonces.astype("<u8")
         return _head(b"dpb", self) + _MANY.pack(width, count) + nonces.tobytes() + values.tobytes()
@@ -747,7 +750,7 @@ def batches(reports: object) -> list[ReportBatch]:
     Parameters
     ----------
     reports : Report, ReportBatch, or iterable of either
-        Neighbours that answer the same specification come into one batch.
+        Adjacent reports that answer the same specification are put into one batch.
 
     Raises
     ------
@@ -756,24 +759,24 @@ def batches(reports: object) -> list[ReportBatch]:
     """
     if isinstance(reports, (Report, ReportBatch)):
         reports = [reports]
-    # Text and bytes are iterable as well, but of no reports.
+    # Text and bytes are also iterable, but do not contain reports.
     if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
         raise TypeError(f"reports must be reports; got {type(reports).__name__}")
     found = []
-    # Neighbours only: hedge learns from reports in the order in which they came.
+    # Only adjacent reports are combined, because hedge learns from reports in their order.
     for _, group in groupby(reports, _specification):
         first, *others = group
         batch = first
         if isinstance(first, Report):
             batch = ReportBatch.from_reports([first, *others])
         found.append(batch)
-    # Empty batches have nothing to learn from, and their specification need not be open.
+    # Empty batches teach nothing, and their specification need not be open.
     return [batch for batch in found if len(batch)]
 
 
 def _specification(report: object) -> object:
-    """Return what neighbours in a batch agree in; a batch has no neighbours."""
-    # The number is unlike the key of every report, and no two batches have the same.
+    """Return a key that is equal for reports of one batch; a given batch is not combined."""
+    # The key differs from the key of every report and of every other batch.
     if isinstance(report, ReportBatch):
         return id(report)
     if not isinstance(report, Report):
@@ -782,7 +785,7 @@ def _specification(report: object) -> object:
 
 
 def _head(magic: bytes, reports: Report | ReportBatch) -> bytes:
-    """Return what reports and batches begin with."""
+    """Return the head of reports and batches."""
     channel = CHANNELS.index(reports.channel)
     simulated = int(reports.simulated)
     return _REPORT.pack(magic, _VERSION, channel, simulated, reports.round, reports.digest)
@@ -791,8 +794,9 @@ def _head(magic: bytes, reports: Report | ReportBatch) -> bytes:
 def _parts(
     magic: bytes, layout: struct.Struct, data: object
 ) -> tuple[tuple[int, bytes, str, bool], tuple[Any, ...], bytes]:
-    """Return the head, the numbers that follow it, and the rest; ``ValueError`` for no reports."""
-    # Data of any origin: callers compare these sizes with what is left before they read it.
+    """Return the head, the numbers that follow it, and the rest; ``ValueError`` if malformed."""
+    # The data may have any origin, so callers compare these sizes with the rest before they read
+    # it.
     data = _octets(data)
     try:
         found, version, channel, simulated, number, digest = _REPORT.unpack_from(data)
@@ -808,14 +812,14 @@ def _parts(
 
 
 def _octets(data: object) -> bytes:
-    """Return a copy of bytes, or raise `TypeError` without quoting what was given."""
+    """Return a copy of bytes, or raise `TypeError` without quoting the argument."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes; got {type(data).__name__}")
     return bytes(data)
 
 
 def _check_head(number: object, digest: object, channel: object) -> None:
-    """Raise unless these are round, digest and channel of a specification."""
+    """Raise unless these are the round, digest and channel of a specification."""
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**63:
         raise ValueError("round must be an int in [1, 2**63)")
     if not isinstance(digest, bytes) or len(digest) != 8:
@@ -825,7 +829,7 @@ def _check_head(number: object, digest: object, channel: object) -> None:
 
 
 def _check_range(channel: str, smallest: int, largest: int) -> None:
-    """Raise unless the integers are ones that the channel can carry."""
+    """Raise unless the channel can carry these integers."""
     low, high = _RANGES[channel]
     if smallest < low or largest > high:
         raise ValueError("the values of a report are out of range")

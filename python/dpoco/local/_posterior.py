@@ -1,8 +1,8 @@
-"""Tempered Bayes on the messages: the exact likelihood of every noisy report, and what it tells.
+"""Tempered Bayes on the messages: exact likelihoods of noisy reports, and their information.
 
-Mutual information decides over the channel. How well a report tells two hypotheses apart is the
-Bhattacharyya coefficient BC of its laws; gaps ``1 - BC`` are computed from differences of the laws,
-so that those near 0 are relatively exact; gaps that rounding alone may explain are 0.
+Mutual information decides between channels. The Bhattacharyya coefficient BC of a report's laws
+measures how well it distinguishes two hypotheses. Gaps ``1 - BC`` are computed from differences of
+the laws, so small gaps have a small relative error; gaps within rounding error are 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpoco.local._messages import Query, RoundSpec
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
-# Above it, the law of a subset is replaced by that of one of its labels: less information.
+# For more outcomes, the law of one label of the subset is used, which has less information.
 _LARGEST_LISTED_LAW = 5000
 _ROUNDING = 2.0**-52
 
@@ -30,9 +30,9 @@ _ROUNDING = 2.0**-52
 class Posterior:
     """Weights proportional to the likelihood of all reports, to the power of a temperature.
 
-    Deterministic: the same specifications and reports give the same state. A report costs O(K)
-    besides what its specification costs once: O(K M) for the means of its queries; O(K d) a subset
-    of d labels.
+    It is deterministic: the same specifications and reports give the same state. A report costs
+    O(K), plus a cost once per specification: O(K M) for the means of its queries, or O(K d) per
+    subset of d labels.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -41,7 +41,8 @@ class Posterior:
         self._temperature = settings.learning_rate
         self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
         self._bits = BitRandomizer(settings.epsilon, settings.bits)
-        # Of the last context: itself, its statistics, and what reports tell of uniform weights.
+        # For the last context: the context, its statistics, and the information for uniform
+        # weights.
         self._context: tuple[FloatArray, FloatArray, FloatArray] | None = None
         self._uniform: tuple[float, float] | None = None
         self._told: tuple[FloatArray, int, FloatArray] | None = None  # of the last subset
@@ -62,7 +63,7 @@ class Posterior:
         return self._engine.weights(1.0)
 
     def mixing(self, round: int) -> float:
-        """Return 1/T, or 1/(t + 1) in round t of an endless stream, unless it was given."""
+        """Return the given mixing, or by default 1/T, or 1/(t + 1) in an endless stream."""
         settings = self._settings
         if settings.mixing is not None:
             return settings.mixing
@@ -80,7 +81,7 @@ class Posterior:
         matrix : array of shape (K, M)
             The hypotheses in the round's context.
         queries : tuple of Query, optional
-            In place of those of the round.
+            Queries to use instead of those of the round.
         """
         assert matrix is not None
         settings = self._settings
@@ -88,7 +89,7 @@ class Posterior:
         if settings.channel == "subset" and settings.subset_size is not None:
             return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         if queries is None:
-            # Predictions may have no mixing, but logarithms of losses need some.
+            # Predictions may have mixing 0, but log losses need a positive one.
             queries = settings.questions(round, matrix, weights, self.mixing(round) or 1.0)
         means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
@@ -96,7 +97,7 @@ class Posterior:
             if size is not None:
                 return settings.round_spec(round, "subset", subset_size=size)
         spec = settings.round_spec(round, "bit", queries=queries)
-        # Reports to this specification need the means again, and they cost O(K M).
+        # Reports to this specification need the means again, which cost O(K M).
         self._means = (spec.digest, np.array(means))
         return spec
 
@@ -110,9 +111,9 @@ class Posterior:
         matrix : array of shape (K, M)
             The hypotheses in the round's context.
         weights : array of shape (K,), or None
-            What the server may decide with; None for uniform.
+            Weights on which the server may base its decision; None for uniform.
         means : sequence of arrays of shape (K,)
-            Of the round's queries, one a bit.
+            Means of the round's queries, one array per bit.
         """
         count, size = matrix.shape[0], self._settings.subset_size
         if size is None or count == 1:
@@ -121,7 +122,7 @@ class Posterior:
         contrast = self._bits.contrast
         best, chosen = sum(_core.local_bit_information(used, own, contrast) for own in means), None
         response, subset = self.informations(matrix, weights, size)
-        # Ties stay with bits, which are the shorter message.
+        # In case of a tie, bits are used, because their message is shorter.
         if response > best:
             best, chosen = response, 1
         if size >= 2 and subset > best:
@@ -131,15 +132,15 @@ class Posterior:
     def informations(
         self, matrix: FloatArray, weights: FloatArray | None, size: int
     ) -> tuple[float, float]:
-        """Return what randomized response tells, and subsets of `size` for small signals; nats.
+        """Return the information, in nats, of randomized response and of subsets of `size`.
 
-        What depends on the context alone is computed once: O(K M) for a new one, O(K M) for the
-        mixture of other weights.
+        For subsets, it is that of small signals. Values that only depend on the context are
+        computed once, in O(K M); the mixture of other weights costs O(K M).
         """
         count, labels = matrix.shape
         epsilon = self._settings.epsilon
         c = contraction(labels, epsilon)
-        # By identity: hypotheses give the same array for the same context.
+        # Compared by identity, because hypotheses return the same array for the same context.
         if self._context is None or matrix is not self._context[0]:
             squares = _core.local_row_statistics(matrix, None) if size >= 2 else np.empty(0)
             self._context = matrix, _core.local_row_statistics(matrix, c), squares
@@ -157,9 +158,9 @@ class Posterior:
         return response, subset
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
-        """Return whether a round read from a file is one that is asked here."""
+        """Return whether this rule may have asked a round that was read from a file."""
         settings = self._settings
-        if not settings.interactive:  # weights do not shape questions: it can be asked again
+        if not settings.interactive:  # questions do not depend on weights, so it can be asked again
             return self.specify(spec.round, matrix).digest == spec.digest
         if spec.channel == "bit":
             return len(spec.queries) == self._bits.bits
@@ -167,7 +168,7 @@ class Posterior:
         return chosen and spec.subset_size in (1, settings.subset_size)
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
-        """Multiply in the likelihoods of reports; the order does not matter up to rounding.
+        """Multiply in the likelihoods of reports; their order only matters up to rounding.
 
         Parameters
         ----------
@@ -198,19 +199,19 @@ class Posterior:
         return [last[2]]
 
     def _gain(self, spec: RoundSpec) -> float:
-        """Return how much likelier a subset with the own label is, less 1, as sampled."""
+        """Return the likelihood ratio, minus 1, of subsets with and without the user's label."""
         assert spec.labels is not None
         return subset_randomizer(spec.labels, spec.subset_size, spec.epsilon).gain
 
     def _find_means(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
-        """Return the means of a round's queries, shape (bits, K), kept for the last one."""
+        """Return the means of a round's queries, shape (bits, K); the last ones are cached."""
         if self._means is None or self._means[0] != spec.digest:
             means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
         return self._means[1]
 
     def compiled_settings(self) -> dict[str, object] | None:
-        """Return what `play` needs to know; None for what compiled code does not play."""
+        """Return the settings for `play`; None if compiled code cannot play this rule."""
         settings = self._settings
         labels, size, epsilon = settings.labels, settings.subset_size, settings.epsilon
         if labels is None or settings.query == "loss":
@@ -237,19 +238,19 @@ class Posterior:
         return _core.local_simulate_posterior(self._engine, noise, *arrays)
 
     def risk_bound(self, rounds: int) -> float:
-        """Return the a-priori bound where the channel has one; else infinity."""
+        """Return the a-priori bound if the channel has one; otherwise infinity."""
         settings = self._settings
         count = settings.hypotheses
         inverse = self._bits.inverse_contrast
         if settings.channel == "bit" and settings.query == "loss":
             return tempered_bound(count, rounds, inverse, self.mixing, self._temperature)
-        # Tempered posteriors have bounds on messages only, but for loss queries (B2).
+        # Tempered posteriors only have bounds on messages, except for loss queries (B2).
         if self._temperature != 1.0:
             return math.inf
         return bayes_bound(count, rounds, self.variation_strength(), self.mixing)
 
     def variation_strength(self) -> float:
-        """Return s with ``TV(f_*, p)^2 <= s^2 KL(g_*, g) / 2`` for the channel; inf for none."""
+        """Return s with ``TV(f_*, p)^2 <= s^2 KL(g_*, g) / 2`` for the channel, or inf."""
         settings = self._settings
         labels = settings.labels
         if labels is None or labels == 1:
@@ -276,7 +277,7 @@ def contraction(labels: int, epsilon: float) -> float:
 
 
 def signal(labels: int, size: int, epsilon: float) -> float:
-    """Return kappa: the small-signal information of a subset is kappa/2 times the spread."""
+    """Return kappa: the information of a subset with a small signal is kappa/2 times the spread."""
     odds = _core.local_exp(epsilon) - 1.0
     share = size / labels
     gain = odds / (1.0 + odds * share)
@@ -288,8 +289,8 @@ def bit_gap(means: FloatArray, contrast: float, labels: int) -> FloatArray:
 
     `contrast` is c0 as sampled; means are sums over `labels` terms.
     """
-    # (p - q)^2 / (sqrt p + sqrt q)^2 for both outcomes, whose digits survive a small contrast
-    # (docs/privacy/local_learning.md, B5).
+    # We use (p - q)^2 / (sqrt p + sqrt q)^2 for both outcomes, which keeps its digits if the
+    # contrast is small (docs/privacy/local_learning.md, B5).
     differences = _without_rounding(means[:, None] - means[None, :], labels)
     ones, zeros = np.sqrt(0.5 * (1.0 + contrast * means)), np.sqrt(0.5 * (1.0 - contrast * means))
     shares = np.add.outer(ones, ones) ** -2.0 + np.add.outer(zeros, zeros) ** -2.0
@@ -297,19 +298,19 @@ def bit_gap(means: FloatArray, contrast: float, labels: int) -> FloatArray:
 
 
 def subset_gap(matrix: FloatArray, size: int, gain: float) -> FloatArray:
-    """Return 1 - BC of a subset; where subsets are too many to list, of one label drawn from it.
+    """Return 1 - BC of a subset, or of one label drawn from it if there are too many subsets.
 
-    The latter is a lower bound: what is made of a report tells no more than the report.
+    The latter is a lower bound, because post-processing of a report has no more information.
     """
     labels = matrix.shape[1]
     if size > 1 and math.comb(labels, size) <= _LARGEST_LISTED_LAW:
         chosen = np.array(list(combinations(range(labels), size)))
         masses = matrix[:, chosen].sum(axis=2)
-        # Rows that sum to 1 only up to rounding have laws that do as well.
+        # Rows that sum to 1 up to rounding have laws that also do.
         slope = gain / (chosen.shape[0] * (1.0 + gain * size / labels))
         base = slope / gain if gain else 1.0 / chosen.shape[0]
     else:
-        # A uniform label of the subset is the label's own with probability inside / d.
+        # A uniform label of the subset is the user's label with probability inside / d.
         share = (1.0 + gain) * size / labels
         own = share / (share + (labels - size) / labels) / size
         base = (1.0 - own) / (labels - 1)
@@ -324,12 +325,12 @@ def subset_gap(matrix: FloatArray, size: int, gain: float) -> FloatArray:
 
 def gap_information(gap: FloatArray) -> FloatArray:
     """Return ``-log BC`` of gaps ``1 - BC``, in nats; independent reports add up."""
-    return 0.0 - np.log1p(-gap)  # 0, and never -0
+    return 0.0 - np.log1p(-gap)  # gives 0 instead of -0
 
 
 def _without_rounding(differences: FloatArray, labels: int) -> FloatArray:
-    """Set differences to 0 that a sum over so many labels may have by rounding alone, in place."""
-    # Hypotheses that no question tells apart would otherwise seem to need very many reports, where
-    # no number of them is enough.
+    """Set differences to 0, in place, if a sum over so many labels may cause them by rounding."""
+    # Otherwise, hypotheses that no question distinguishes would seem to need very many reports,
+    # although no number of reports is enough.
     differences[np.abs(differences) <= labels * _ROUNDING] = 0.0
     return differences

@@ -26,14 +26,14 @@ from dpoco.random import Source
 
 Law = dict[tuple[int, ...], Fraction]
 
-# Probabilities are multiples of 2^-53: a uniform integer of 53 bits is compared with a numerator.
+# Probabilities are multiples of 2^-53: a uniform 53-bit integer is compared with a numerator.
 _UNITS = 2**53
-# Outcomes that `pmf` lists at most.
+# Largest number of outcomes that `pmf` lists.
 _LARGEST_LAW = 10**6
 
 
 def best_bits(epsilon: float) -> int:
-    """Return the number of bits that shares `epsilon` best: argmax of k tanh(eps / 2k)^2.
+    """Return the best number of bits among which to split `epsilon`: argmax k tanh(eps / 2k)^2.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ def best_bits(epsilon: float) -> int:
         Privacy parameter of the whole report, in (0, 30].
     """
     value = checked_epsilon(epsilon)
-    if value <= 1.0:  # k tanh(x / k)^2 falls in k there; below, rounding would decide
+    if value <= 1.0:  # then k tanh(x / k)^2 falls in k, and rounding would decide
         return 1
 
     def signal(k: int) -> float:
-        power = float(_core.local_exp(value / k))  # the same bits on every machine
+        power = float(_core.local_exp(value / k))  # has the same bits on every machine
         return k * ((power - 1.0) / (power + 1.0)) ** 2
 
     return max(range(1, LARGEST_BITS + 1), key=signal)
@@ -64,7 +64,7 @@ def best_subset_size(labels: int, epsilon: float) -> int:
     value = checked_epsilon(epsilon)
     if labels < 2:
         raise ValueError("a subset needs at least 2 labels")
-    # Client and server must agree: the same bits of e^eps on every machine.
+    # Client and server must agree, so e^eps must have the same bits on every machine.
     size = math.floor(labels / (float(_core.local_exp(value)) + 1.0) + 0.5)
     return max(1, size)
 
@@ -77,7 +77,7 @@ class BitRandomizer:
     epsilon : float
         Privacy parameter of all bits together, in (0, 30].
     bits : int or "auto", default 1
-        Each bit answers its own query with epsilon / bits; at most 64.
+        Each bit answers a separate query with epsilon / bits; at most 64 bits.
 
     Attributes
     ----------
@@ -86,11 +86,11 @@ class BitRandomizer:
 
     Notes
     -----
-    As sampled: ``b = [U < k]``, U a uniform 53-bit integer and ``k = round(2^52 + phi (high -
+    Sampling: ``b = [U < k]``, with U a uniform 53-bit integer and ``k = round(2^52 + phi (high -
     2^52))``, half to even, clamped to [low, high].
     """
 
-    # Values a hostile server may make a query say, and an honest one may: what audits try.
+    # Query values, from hostile and honest servers, that audits try.
     PROBES: ClassVar[tuple[float, ...]] = (
         *(i / 64.0 for i in range(-64, 65)),
         *(math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, 2.0, -2.0),
@@ -102,8 +102,8 @@ class BitRandomizer:
             self.bits = best_bits(self.epsilon)
         else:
             self.bits = positive_int("bits", bits, maximum=LARGEST_BITS)
-        # The quotient is rounded to nearest, and may exceed its share: the margin of `high` is
-        # larger than that (docs/privacy/local_randomizers.md, Claim 1).
+        # The quotient is rounded to nearest and may exceed its share. The margin of `high` is
+        # larger than this error (docs/privacy/local_randomizers.md, Claim 1).
         self._law = _core.BitLaw(self.epsilon / self.bits)
         self.low, self.high = self._law.low, self._law.high
 
@@ -141,8 +141,8 @@ class BitRandomizer:
     ) -> NDArray[np.int64]:
         """Return one bit per report, shape (n,); report i uses ``thresholds[places[i]]``."""
         bits = np.empty(places.size, dtype=np.int64)
-        # One thread at a time uses the key stream, and `_own` looks for a fork first: no one else
-        # may draw the same words.
+        # One thread at a time uses the key stream, and `_own` first checks for a fork, because the
+        # same words must not be drawn twice.
         with source._lock:
             source._own()
             _core.local_draw_bits(source._engine, thresholds, places, bits)
@@ -154,17 +154,17 @@ class BitRandomizer:
         Parameters
         ----------
         phis : float or sequence of float
-            One value a bit; whatever they are, they are clamped.
+            One value per bit. Any values are allowed, because they are clamped.
 
         Returns
         -------
         dict
-            Tuple of bits to its probability, 2^bits entries.
+            Maps each tuple of bits to its probability; 2^bits entries.
 
         Raises
         ------
         ValueError
-            For another number of values, and more than 10^6 entries.
+            For another number of values, and for more than 10^6 entries.
         """
         ones = [Fraction(self.threshold(phi), _UNITS) for phi in self._phis(phis)]
         if 2**self.bits > _LARGEST_LAW:
@@ -176,7 +176,7 @@ class BitRandomizer:
         return law
 
     def _phis(self, phis: float | Sequence[float]) -> list[float]:
-        """Return one value a bit, or raise."""
+        """Return one value per bit, or raise."""
         values = [float(phis)] if np.ndim(phis) == 0 else [float(v) for v in phis]  # type: ignore
         if len(values) != self.bits:
             raise ValueError(f"there must be {self.bits} values, one a bit")
@@ -194,20 +194,20 @@ class SubsetRandomizer:
     labels : int
         M >= 2.
     size : int or None
-        d in [1, M - 1]; 1 is randomized response, None is the most informative size.
+        d in [1, M - 1]; 1 is randomized response, and None is the most informative size.
     epsilon : float
         In (0, 30].
 
     Attributes
     ----------
     inside : int or None
-        Numerator over 2^53 of the probability that the own label is in the report. None where
-        epsilon is too small for 53 bits: the report is then a uniform subset whatever the label.
+        Numerator over 2^53 of the probability that the user's label is in the report. None if
+        epsilon is too small for 53 bits; the report is then a uniform subset for every label.
 
     Notes
     -----
-    A label outside [0, M), or none, gives a uniform subset. A report costs O(d) draws, whose
-    number does not depend on the label (but for rejections of probability below M 2^-64).
+    A missing label, or one outside [0, M), gives a uniform subset. A report costs O(d) draws. Their
+    number does not depend on the label (except for rejections of probability below M 2^-64).
     """
 
     def __init__(self, labels: int, size: int | None, epsilon: float) -> None:
@@ -228,7 +228,7 @@ class SubsetRandomizer:
 
     @property
     def gain(self) -> float:
-        """``P(Z | y in Z) / P(Z | y not in Z) - 1`` as sampled: at most e^epsilon - 1."""
+        """``P(Z | y in Z) / P(Z | y not in Z) - 1`` as sampled; at most e^epsilon - 1."""
         if self.inside is None:
             return 0.0
         off = (_UNITS - self.inside) * self.size
@@ -241,7 +241,7 @@ class SubsetRandomizer:
         return tuple(self.respond_many(labels, source)[0].tolist())
 
     def respond_many(self, labels: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
-        """Return the reports on many labels, shape (n, d), ascending; -1 is no label."""
+        """Return the reports on many labels, shape (n, d), ascending; -1 is a missing label."""
         reports = np.empty((labels.size, self.size), dtype=np.int64)
         # See `BitRandomizer.respond_many`.
         with source._lock:
@@ -253,7 +253,7 @@ class SubsetRandomizer:
         """Return the exact probability of a report, as sampled."""
         m, d = self.labels, self.size
         own = label_index(label, m)
-        # No event, and any label where epsilon is too small for 53 bits: a uniform subset.
+        # A missing label, or any label if epsilon is too small for 53 bits: a uniform subset.
         if own is None or self.inside is None:
             return Fraction(1, math.comb(m, d))
         if own in report:
@@ -271,7 +271,7 @@ class SubsetRandomizer:
         return f"SubsetRandomizer(labels={self.labels}, size={self.size}, epsilon={self.epsilon:g})"
 
 
-# Built once for the few settings a device ever sees.
+# Cached for the few settings that a device encounters.
 bit_randomizer = lru_cache(maxsize=64)(BitRandomizer)
 subset_randomizer = lru_cache(maxsize=64)(SubsetRandomizer)
 
@@ -279,29 +279,29 @@ subset_randomizer = lru_cache(maxsize=64)(SubsetRandomizer)
 def draws(
     spec: RoundSpec, hypotheses: Hypotheses, x: object, labels: Labels, protect: str
 ) -> Callable[[Source], IntArray]:
-    """Return what draws the reports on some labels, shape (n, width), once they are paid for.
+    """Return a function that draws the reports on some labels, shape (n, width), once paid for.
 
-    All that can fail fails here, for public reasons: no randomness is drawn and nothing spent.
+    All errors occur here, for public reasons, before any randomness is drawn or budget spent.
 
     Parameters
     ----------
     spec : RoundSpec
-        Checked for these devices.
+        The specification, already checked for these devices.
     hypotheses : Hypotheses
         The devices' own copy.
     x : object
-        The context that all share; with ``protect="label_and_context"`` one context a label, or
-        None for none.
+        The context that all share; with ``protect="label_and_context"`` one context per label, or
+        None without contexts.
     labels : sequence or integer array of shape (n,)
-        What is none is "no event".
+        Invalid labels mean "no event".
     protect : {"label", "label_and_context"}
-        What one report protects.
+        Data that one report protects.
     """
-    # Only the labels themselves enter a subset; queries need their likelihoods as well.
+    # A subset only depends on the labels; queries also need their likelihoods.
     if spec.channel == "subset":
         assert spec.labels is not None
         if hypotheses.kind != "array":
-            hypotheses.matrix(x)  # an unknown context is refused, as on other channels
+            hypotheses.matrix(x)  # unknown contexts are refused, as for other channels
         subsets = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
         own = label_indices(labels, spec.labels)
         return lambda source: subsets.respond_many(own, source)
@@ -321,25 +321,25 @@ def draws(
 def _values(
     spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Labels, protect: str
 ) -> list[tuple[FloatArray, IntArray]]:
-    """Return, for each query, a list of values and which of them each label has."""
+    """Return, for each query, a list of values and the index of the value for each label."""
     count = len(labels)
     if spec.labels is None:
         indices = np.array([-1 if y is None else 0 for y in labels], dtype=np.int64)
     else:
         indices = label_indices(labels, spec.labels)
     each_own = protect == "label_and_context" and x is not None
-    # A callable is the user's code and may fail on a private context; an array cannot.
+    # A callable is user code and may fail on a private context; an array cannot.
     private = each_own or (protect == "label_and_context" and hypotheses.kind != "array")
     if private or spec.labels is None:
         rows = np.zeros((hypotheses.count, count))
-        # One by one, since the user's function may fail on any pair.
+        # Computed one by one, because the user's function may fail on any pair.
         for i, (own, y) in enumerate(zip(x if each_own else [x] * count, labels, strict=True)):
             rows[:, i] = _private_likelihoods(hypotheses, own, y)
-    elif count < spec.labels:  # fewer labels than a table would have
+    elif count < spec.labels:  # fewer labels than the table would have
         rows = np.ascontiguousarray(hypotheses.columns(x, labels).T)
     else:
         matrix = hypotheses.matrix(x)
-        # The last entry is the value of no label.
+        # The last entry is the value of a missing label.
         places = np.where(indices < 0, spec.labels, indices)
         return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
     each = np.arange(count)
@@ -351,9 +351,9 @@ def _values(
 
 
 def _private_likelihoods(hypotheses: Hypotheses, x: object, y: object) -> FloatArray:
-    """Return the K likelihoods of a label; zeros where the user's function fails on private data.
+    """Return the K likelihoods of a label; zeros if the user's function fails on private data.
 
-    A device that fell silent whenever its data are unusual would tell just that.
+    If a device sent no report in such cases, its silence would reveal that its data are unusual.
     """
     try:
         return hypotheses.column(x, y)

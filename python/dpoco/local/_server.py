@@ -1,8 +1,9 @@
 """Shared parts of servers of local reports: guarantee, posterior, state files, copies.
 
-A server holds no noise, and its state is a function of reports that are private already: copies
-share nothing secret, and are active at once. ``dpoco.learning.state`` frames state files; the
-header holds public arguments, the payload arrays in NumPy's own format.
+A server has no noise, and its state is a function of reports that are already private. So its
+copies share no secret and are active immediately. ``dpoco.learning.state`` defines the frame of
+state files. The header contains public arguments, and the payload contains arrays in NumPy's own
+format.
 """
 
 from __future__ import annotations
@@ -41,35 +42,36 @@ _RULE = "rule."  # prefix of the rule's arrays
 
 
 class Nonces:
-    """Nonces that have come: none comes twice.
+    """Nonces of earlier reports; none may occur twice.
 
-    Kept in sorted parts, as many as binary digits of their number: each is moved O(log n) times.
+    They are stored in sorted parts, about as many as their number has binary digits, so each is
+    moved O(log n) times.
     """
 
     def __init__(self, parts: Iterable[Words] = ()) -> None:
-        self._parts = list(parts)  # arrays are replaced, never changed
+        self._parts = list(parts)  # arrays are replaced and never changed
 
     def __len__(self) -> int:
         return sum(part.size for part in self._parts)
 
     def copy(self) -> Nonces:
-        """Return another one with the same nonces."""
+        """Return a copy with the same nonces."""
         return Nonces(self._parts)
 
     def add(self, nonces: Words) -> None:
-        """Remember nonces; ``ValueError``, and nothing changes, if one comes twice."""
-        # Among themselves first: a batch may hold a report twice.
+        """Add nonces; ``ValueError``, without a change, if one occurs twice."""
+        # First compare the new nonces with each other, because a batch may contain a report twice.
         new = np.sort(nonces)
         if (new[1:] == new[:-1]).any():
             raise ValueError("duplicated report: a nonce occurs twice")
         for seen in self._parts:
-            # The smaller part is looked up in the larger: O(small log large).
+            # Search the smaller part in the larger: O(small log large).
             small, large = (new, seen) if new.size <= seen.size else (seen, new)
-            # A nonce above all others would point behind the end.
+            # For a nonce above all others, the index would be past the end.
             at = np.minimum(np.searchsorted(large, small), large.size - 1)
             if (large[at] == small).any():
                 raise ValueError("duplicated report: its nonce has been seen")
-        # Like binary digits: parts of one size are joined, so that few are left to look through.
+        # Merge parts of similar size, like carries of binary digits, so that few parts remain.
         while self._parts and new.size >= self._parts[-1].size:
             new = np.sort(np.concatenate([self._parts.pop(), new]), kind="stable")
         self._parts.append(new)
@@ -80,7 +82,7 @@ class Nonces:
 
 
 class Server:
-    """Base of the servers: everything but asking questions and taking reports.
+    """Base of the servers: everything except asking questions and taking reports.
 
     Methods may be called from several threads, one at a time each.
 
@@ -110,12 +112,12 @@ class Server:
         arguments: Arguments,
         rule: Posterior | Hedge,
     ) -> None:
-        """Begin without reports; `arguments` are kept as they were given."""
+        """Start without reports; `arguments` are stored as given."""
         self.hypotheses, self.settings = hypotheses, settings
         self._arguments, self._rule = arguments, rule
         self.public_seed, self.reports = settings.public_seed, 0
         self._simulated = False
-        # Methods that hold the lock call others that take it, such as `round_spec` in `update`.
+        # Reentrant, because methods with the lock call others that take it, such as `round_spec`.
         self._lock = threading.RLock()
 
     @property
@@ -131,7 +133,7 @@ class Server:
         reports_per_user : int, default 1
             The largest number of reports of one user, over all rounds.
         delta : float, optional
-            Where to state epsilon; by default where epsilons add up.
+            Delta at which epsilon is stated; by default 0, where epsilons add up.
 
         Raises
         ------
@@ -157,9 +159,8 @@ class Server:
     def confidence_set(self, beta: float) -> NDArray[np.intp]:
         """Return the hypotheses whose posterior is at least ``beta / K``, ascending.
 
-        If one hypothesis is right, the sets at all times together contain it with probability at
-        least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
-        ``docs/privacy/local_learning.md``, B4.
+        If one hypothesis is right, all sets together, at any times, contain it with probability at
+        least ``1 - beta``, whatever was asked. ``docs/privacy/local_learning.md``, B4.
 
         Parameters
         ----------
@@ -169,36 +170,36 @@ class Server:
         Returns
         -------
         integer array of shape (n,)
-            Never empty: the heaviest hypothesis has at least 1/K.
+            Never empty, because the largest posterior is at least 1/K.
         """
         level = real_in("beta", beta, "(0, 1)")
         return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:
-        """Return the rule that knows likelihoods, or raise for hedge, which has none."""
+        """Return the posterior rule, or raise for hedge, which has no likelihoods."""
         if not isinstance(self._rule, Posterior):
             raise ValueError("only learner 'posterior' has likelihoods of its reports")
         return self._rule
 
     def get_params(self, deep: bool = True) -> Arguments:
-        """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
+        """Return the constructor's arguments as given; `deep` is for scikit-learn."""
         return {"hypotheses": self.hypotheses, **self._arguments}
 
     def clone(self: Self) -> Self:
         """Return a fresh server with the same arguments (and public coins, if they were given)."""
         return type(self)(**self.get_params())
 
-    __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments
+    __sklearn_clone__ = clone  # for ``sklearn.base.clone``, which would copy arguments
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file that `dpoco.load` continues bit for bit. It holds no secret.
+        """Write the state to a file that `dpoco.load` continues bit for bit. It contains no secret.
 
-        Hypotheses that are callables are not written: see `load`.
+        Callable hypotheses are not written: see `load`.
 
         Parameters
         ----------
         path : path-like
-            Replaced atomically.
+            File, which is replaced atomically.
         """
         with self._lock:
             write_atomically(path, self._to_bytes())
@@ -209,29 +210,29 @@ class Server:
     ) -> Self:
         """Continue from a file written by `save`.
 
-        Hypotheses that are callables must be given; others are checked against the file.
-        `StateError` if it is corrupt, or was written with other hypotheses.
+        Callable hypotheses must be given; others are checked against the file. `StateError` if the
+        file is corrupt or was written with other hypotheses.
         """
         return cls._from_bytes(Path(path).read_bytes(), hypotheses)
 
     def _state_parts(self) -> tuple[Arguments, dict[str, NDArray[np.generic]]]:
-        """Return what goes into the header besides arguments, and arrays besides the rule's."""
+        """Return the header fields besides arguments, and the arrays besides the rule's."""
         raise NotImplementedError
 
     @classmethod
     def _present(cls, arguments: Arguments) -> Arguments:
-        """Return a state's arguments under their present names: earlier states have more."""
+        """Return a state's arguments under their current names; earlier states have more."""
         given = dict(arguments)
         if given.pop("max_message_bits", LONGEST_SUBSET) != LONGEST_SUBSET:
             raise StateError("the state limits the length of subsets: no longer supported")
         return given
 
     def _continue(self, body: Arguments, arrays: Arrays) -> None:
-        """Take over the rest of what `_state_parts` describes, or raise."""
+        """Restore the values from `_state_parts`, or raise."""
         raise NotImplementedError
 
     def _to_bytes(self) -> bytes:
-        """Return the state, as files and pickles hold it."""
+        """Return the state as stored in files and pickles."""
         body, arrays = self._state_parts()
         body = {
             "arguments": self._arguments,
@@ -241,14 +242,15 @@ class Server:
         }
         arrays |= {_RULE + name: array for name, array in self._rule.state().items()}
         header = {"kind": self._kind, "library": _core.__version__, "object": body}
-        # Uncompressed: `read_arrays` refuses what could unpack into more than the file holds.
+        # Uncompressed, because `read_arrays` refuses entries that might unpack to more than the
+        # file.
         payload = io.BytesIO()
         np.savez(payload, **arrays)  # type: ignore[arg-type]
         return pack(header, payload.getvalue())
 
     @classmethod
     def _from_bytes(cls: type[Self], data: bytes, hypotheses: Hypotheses | None = None) -> Self:
-        """Return the server of a state; `StateError` for whatever is wrong with it."""
+        """Return the server of a state; `StateError` for any error in it."""
         header, payload = unpack(bytes(data))
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
@@ -258,8 +260,8 @@ class Server:
             seed = int(body["public_seed"])
             known = _find_hypotheses(body, arrays, hypotheses)
             server = cls(**{"hypotheses": known, **given, "public_seed": seed})
-            # A seed that was not given stays None, so that clones of what was loaded draw another
-            # one.
+            # A seed that was not given remains None, so that clones of the loaded server draw
+            # another one.
             server._arguments = given
             names = [name for name in arrays if name.startswith(_RULE)]
             server._rule.restore({name[len(_RULE) :]: arrays[name] for name in names})
@@ -270,7 +272,7 @@ class Server:
         except StateError:
             raise
         except Exception as error:
-            # The text may quote the file; its kind is enough.
+            # The error's text may quote the file, so we only show its type.
             raise StateError(
                 f"state is corrupt: its description is refused ({type(error).__name__})"
             ) from None
@@ -278,7 +280,7 @@ class Server:
 
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
-            # Hypotheses that are functions are in no state, and pickle by themselves.
+            # Hypotheses that are functions are not in the state, and are pickled separately.
             return type(self)._from_bytes, (self._to_bytes(), self.hypotheses)
 
     def __deepcopy__(self: Self, memo: object) -> Self:
@@ -292,13 +294,13 @@ class Server:
 
 
 def _find_hypotheses(body: Arguments, arrays: Arrays, given: Hypotheses | None) -> Hypotheses:
-    """Return the hypotheses of a state, those given if they are."""
+    """Return the given hypotheses, or otherwise those of a state."""
     known = given
     if known is None:
         if "hypotheses" not in arrays:
             raise StateError("the state's hypotheses are a callable: use load(path, hypotheses)")
         known = Hypotheses(arrays["hypotheses"])
-    # States of selectors hold the array and no description of it.
+    # States of selectors contain the array without a description.
     if "hypotheses" in body:
         own = bytes.fromhex(body["hypotheses"]["fingerprint"])
     else:
@@ -309,11 +311,11 @@ def _find_hypotheses(body: Arguments, arrays: Arrays, given: Hypotheses | None) 
 
 
 def read_arrays(payload: bytes) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays that ``np.savez`` wrote, without trusting what it says of sizes.
+    """Return the arrays that ``np.savez`` wrote, without trusting the stated sizes.
 
-    The size of `payload` bounds the memory allocated, whatever it says: entries must be
-    uncompressed, and of the size they state, else `StateError`. Other exceptions of ``zipfile`` and
-    NumPy mean a malformed archive as well.
+    The allocated memory is bounded by the size of `payload`. Entries must be uncompressed and have
+    the stated size, or `StateError` is raised. Other exceptions of ``zipfile`` and NumPy also mean
+    a malformed archive.
     """
     arrays: dict[str, NDArray[np.generic]] = {}
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:
@@ -323,7 +325,8 @@ def read_arrays(payload: bytes) -> dict[str, NDArray[np.generic]]:
             raise StateError("state is corrupt: its arrays are compressed or overlap")
         for entry in entries:
             content = io.BytesIO(archive.read(entry))
-            # The version that `np.savez` writes for such arrays; later ones have longer headers.
+            # The version that `np.savez` writes for such arrays; later versions have longer
+            # headers.
             if np.lib.format.read_magic(content) != (1, 0):
                 raise StateError("state is corrupt: an array of another format")
             shape, _, dtype = np.lib.format.read_array_header_1_0(content)

@@ -1,4 +1,4 @@
-"""The arguments of a server, checked once: public constants for questions and rules."""
+"""The arguments of a server, checked once, as public constants for questions and rules."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ from dpoco.local._messages import (
 from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
-Arguments = dict[str, Any]  # of a server, by name
+Arguments = dict[str, Any]  # arguments of a server, by name
 
 _CHANNELS = {"posterior": ("auto", "bit", "subset"), "hedge": ("auto", "coordinate", "subset")}
 _QUERIES = ("auto", "bisection", "scheffe", "mean_test", "hadamard", "loss")
-# Between 1, the posterior of Bayes, and 1/2, whose bound is the least for loss queries
+# Between 1, the Bayes posterior, and 1/2, which has the least bound for loss queries
 # (docs/privacy/local_learning.md, B2).
 _DEFAULT_POWER = 0.75
 # Each open round may keep a (K, M) array.
 _LARGEST_OPEN = 2**20
-# Subsets over more labels, and longer ones in bits, are not chosen without being asked for.
+# Subsets of more labels, or with longer messages in bits, must be requested explicitly.
 _LARGEST_SUBSET_LABELS = LONGEST_SUBSET = 4096
-# Hypotheses whose pairs are looked at.
+# Largest number of hypotheses whose pairs are compared.
 LARGEST_INFORMATION = 512
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The public constants of a server; everything a rule may depend on besides reports.
+    """The public constants of a server: everything on which a rule may depend besides reports.
 
     Attributes
     ----------
     hypotheses, labels, fingerprint
-        Of the class: K; M or None; what specifications show of it.
+        Of the hypotheses: K; M or None; the fingerprint in specifications.
     learning_rate : float or None
         Power of the likelihood, or rate of hedge; None for AdaHedge.
     channel : {"auto", "bit", "subset", "coordinate"}
-        What reports are.
+        Kind of report.
     query : str
-        Family of the questions behind bits, "adaptive" among them.
+        Family of the questions behind bits, which may be "adaptive".
     subset_size : int or None
-        Of the subsets that are asked for; None if none are.
+        Size of the requested subsets; None if there are none.
     mixing : float or None
-        Fixed mixing of predictions and losses; None for the rule's own choice.
+        Fixed mixing of predictions and losses; None if the rule chooses it.
 
-    The other fields are as given to the server, with what they are by default.
+    The other fields are the server's arguments, or their defaults.
     """
 
     hypotheses: int
@@ -88,11 +88,11 @@ class Settings:
 
     @property
     def laws(self) -> tuple[Bits | Subset, ...]:
-        """The distributions from which a report may be drawn, in any round."""
+        """Distributions from which a report may be drawn, in any round."""
         bits, size = BitRandomizer(self.epsilon, self.bits).law, self.subset_size
         if size is None or self.labels is None:
             return (bits,)
-        # "auto" may ask for one label or for `size` of them, in any round.
+        # "auto" may ask for one label or for `size` labels, in any round.
         sizes = {size} if self.channel == "subset" else {1, size}
         subsets = [subset_randomizer(self.labels, d, self.epsilon).law for d in sorted(sizes)]
         return tuple(subsets) if self.channel == "subset" else (bits, *subsets)
@@ -111,7 +111,7 @@ class Settings:
     def questions(
         self, round: int, matrix: FloatArray, weights: FloatArray | None, mixing: float
     ) -> tuple[Query, ...]:
-        """Return a round's queries of the family, one a bit.
+        """Return a round's queries of the family, one per bit.
 
         Parameters
         ----------
@@ -120,9 +120,9 @@ class Settings:
         matrix : array of shape (K, M)
             The hypotheses in the round's context.
         weights : array of shape (K,), or None
-            For "adaptive" alone.
+            Only for "adaptive".
         mixing : float
-            Of losses, in (0, 1].
+            Mixing of losses, in (0, 1].
         """
         count, labels = matrix.shape
         family, seed = self.query, self.public_seed
@@ -138,13 +138,13 @@ class Settings:
                 asked.append(hadamard(seed, round, slot, labels))
             elif ranges is not None:
                 asked.append(loss(seed, round, slot, mixing, ranges))
-            else:  # of one label there is nothing to ask, whatever the question
+            else:  # with one label there is nothing to ask
                 own = family if family in COIN_FAMILIES else "bisection"
                 asked.append(threshold(own, seed, round, slot, count))
         return tuple(asked)
 
     def round_spec(self, round: int, channel: str, **fields: Any) -> RoundSpec:
-        """Return the specification of a round, with what its channel has besides."""
+        """Return the specification of a round, with the fields of its channel."""
         return RoundSpec(
             round=round,
             channel=channel,
@@ -157,9 +157,9 @@ class Settings:
 
 
 def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
-    """Return the settings of a `DistributionLearner`, or raise for arguments that contradict.
+    """Return the settings of a `DistributionLearner`, or raise for contradictory arguments.
 
-    A seed that is None comes from the operating system.
+    A seed of None is drawn from the operating system.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
     Raises
     ------
     ValueError, TypeError
-        Also for an argument that would change nothing: who gives it expects something else.
+        Also for an argument without effect, because the caller expects one.
     """
     given = SimpleNamespace(**arguments)
     bayes = choice("learner", given.learner, ("posterior", "hedge")) == "posterior"
@@ -183,12 +183,12 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
             "protect='label_and_context' needs learner='hedge' and channel 'coordinate': others "
             "need contexts"
         )
-    # All other rules sum over labels, which form no finite set there.
+    # All other rules sum over labels, which do not form a finite set here.
     if hypotheses.kind == "likelihood" and not private:
         raise ValueError("likelihoods of labels need protect='label_and_context'")
     asks_bits = bayes and channel != "subset"
     one_loss = not bayes and channel != "subset"
-    # Weights can shape a question, or the choice between bits and subsets.
+    # Weights can affect a question, or the choice between bits and subsets.
     adapts = one_loss or channel == "auto" or (channel == "bit" and query == "auto")
     for name, default, used in (
         ("query", "auto", asks_bits),
@@ -197,7 +197,7 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
         ("range", None, query == "loss" or one_loss),
         ("subset_size", None, channel == "subset" or (bayes and channel == "auto")),
     ):
-        # Numbers that are equal are the default; other types are refused where they are read.
+        # Equal numbers count as the default; values of other types are refused where they are read.
         if not used and not arguments[name] == default:
             raise ValueError(
                 f"{name} is not used by learner {given.learner!r} with channel={channel!r}, "
@@ -236,7 +236,7 @@ def read_settings(hypotheses: Hypotheses, arguments: Arguments) -> Settings:
 
 
 def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
-    """Return the size of the subsets that are asked for; None if there are none."""
+    """Return the size of the requested subsets; None if there are none."""
     size = given.subset_size
     if size is not None:
         if labels is None:
@@ -255,7 +255,7 @@ def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
 
 
 def _mixing(value: object, bayes: bool) -> float | None:
-    """Return a fixed mixing, None for the rule's own; hedge's losses need one above 0."""
+    """Return a fixed mixing; None if the rule chooses it. Hedge's losses need a positive one."""
     return None if value is None else real_in("mixing", value, "[0, 1]" if bayes else "(0, 1]")
 
 

@@ -1,8 +1,8 @@
-"""Running statistics of streams: counts, means, histograms and quantiles, private at every moment.
+"""Running statistics of streams: counts, means, histograms and quantiles, private at all times.
 
-A `Monitor` publishes statistics of a stream interval by interval, under one guarantee for all
-releases. Start with the guide: ``docs/guide/statistics.md``; the proof is on
-``docs/privacy/statistics.md``.
+A `Monitor` publishes statistics of a stream interval by interval, with one guarantee for all
+releases. Start with the guide, ``docs/guide/statistics.md``. ``docs/privacy/statistics.md`` has the
+proof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Intervals by a public clock: months, days and time zones are those of pandas."""
+"""Intervals by a public clock. Months, days and time zones are those of pandas."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dpoco._validation import import_package, without_mask
 
 Times = NDArray[np.int64]
-_AHEAD = 1024  # boundaries that are computed at once
-_LAST = 2**63 - 1  # nanoseconds since 1970: pandas' calendar ends in April 2262
+_AHEAD = 1024  # number of boundaries that are computed together
+_LAST = 2**63 - 1  # nanoseconds since 1970; pandas' calendar ends in April 2262
 _TOO_LATE = "time is behind the end of pandas' calendar, in the year 2262"
 _DATETIMES = (
     "datetime",
@@ -35,26 +35,26 @@ _UNREADABLE = (
 
 
 class Clock:
-    """Boundaries of intervals, in order, and in which interval a time lies.
+    """Boundaries of intervals, in order, and the interval of each time.
 
-    Intervals of hours or less have one length. Days and longer ones begin at a time of the day,
-    and are an hour shorter or longer where the time zone changes. A day whose first moment the zone
-    skips begins with the first moment that there is; one whose first moment comes twice begins with
-    the earlier one.
+    Intervals of hours or less have a constant length. Days and longer intervals begin at a time of
+    day, and are an hour shorter or longer when the time zone changes. If the zone skips the first
+    moment of a day, the day begins with its first existing moment. If the first moment occurs
+    twice, the day begins with the earlier one.
 
     Parameters
     ----------
     every : str or offset
-        Length of an interval, as pandas writes it: "15min", "1h", "1D", "MS", or an offset.
+        Length of an interval, as in pandas: "15min", "1h", "1D", "MS", or an offset.
     start : time-like, optional
-        Begin of the first interval, with a time zone or without: all times are like it. None: the
-        begin of the interval of the first time that comes.
+        Beginning of the first interval, with or without a time zone; all times must match it. None:
+        the beginning of the interval of the first time.
 
     Raises
     ------
     ValueError
-        For what is no length of time above 0, has no name, or is longer than the calendar, and for
-        a `start` where no interval begins.
+        For lengths that are not positive, have no name, or exceed the calendar, and for a `start`
+        at which no interval begins.
     """
 
     def __init__(self, every: object, start: object = None) -> None:
@@ -67,64 +67,64 @@ class Clock:
             raise ValueError(f"every must be a length of time such as '1h'; got {every!r}")
         epoch = pandas.Timestamp(0)
         try:
-            # Boundaries that stay or go back would be computed without end.
+            # Boundaries that do not advance would be computed forever.
             if not epoch + self.every > epoch:
                 raise ValueError(f"every must be longer than 0; got {every!r}")
         except (OverflowError, pandas.errors.OutOfBoundsDatetime):
             raise ValueError(f"every is longer than pandas' calendar; got {every!r}") from None
         try:
             known = pandas.tseries.frequencies.to_offset(self.every.freqstr) == self.every
-        except ValueError:  # of a name that pandas itself does not read
+        except ValueError:  # pandas cannot read the name
             known = False
         if not known:
-            # States and journals hold the name alone: holidays, for example, are not in it.
+            # States and journals only store the name, which does not contain holidays, for example.
             raise ValueError("every must be a length of time that has a name, such as 'MS' or '2D'")
-        # Calendars count days, although some versions of pandas take a day for 24 hours.
+        # Calendars count days, although some versions of pandas treat a day as 24 hours.
         fixed = isinstance(self.every, pandas.offsets.Tick)
         fixed = fixed and not isinstance(self.every, pandas.offsets.Day)
         self._length = int(self.every.nanos) if fixed else None
         self._zone: Any = None
         self._begin: Any = None
-        self._wall: Any = None  # what clocks on the wall show when the first interval begins
-        self._bounds = np.empty(0, dtype=np.int64)  # of intervals without a fixed length
-        self._next: Any = None  # what clocks show at the last of them; None: the calendar ends
+        self._wall: Any = None  # wall-clock time at the beginning of the first interval
+        self._bounds = np.empty(0, dtype=np.int64)  # boundaries of intervals without a fixed length
+        self._next: Any = None  # wall-clock time of the last boundary; None: the calendar ends
         if start is not None:
             time = self._named_zone(self._read([start])[0])
             self._set_start(time, time.tz_localize(None))
 
     @property
     def started(self) -> bool:
-        """Whether the begin of the first interval is known."""
+        """Whether the beginning of the first interval is known."""
         return self._begin is not None
 
     @property
     def start(self) -> str | None:
-        """Begin of the first interval, as text; None before it is known."""
+        """Beginning of the first interval, as text; None before it is known."""
         return None if self._begin is None else self._begin.isoformat()
 
     @property
     def zone(self) -> str | None:
-        """Name of the time zone; None without one."""
+        """Name of the time zone; None without a zone."""
         return None if self._zone is None else str(self._zone)
 
     def _named_zone(self, time: Any) -> Any:
-        """Return a time whose zone can be found by its name again, or raise."""
+        """Return a time whose zone can be restored from its name, or raise."""
         zone: tzinfo | None = time.tzinfo
         if zone is None:
             return time
         if isinstance(zone, timezone):
-            # Its name may be that of a zone with other rules, such as "CET".
+            # The name may belong to a zone with other rules, such as "CET".
             return time.tz_convert(timezone(zone.utcoffset(None)))
         try:
             found = time.tz_convert(_find_zone(str(zone)))
             if found.utcoffset() == time.utcoffset():
                 return found
-        except (ValueError, KeyError):  # of the zone's name
+        except (ValueError, KeyError):  # from the zone's name
             pass
         raise ValueError("time zones must be those of zoneinfo, or differences from UTC")
 
     def _set_start(self, begin: Any, wall: Any) -> None:
-        """Begin the first interval, or raise if none begins there; `wall` is the time shown."""
+        """Set the beginning of the first interval, or raise; `wall` is its wall-clock time."""
         self._zone, self._begin, self._wall = begin.tz, begin, wall
         if self._length is not None:
             return
@@ -136,22 +136,22 @@ class Clock:
             raise ValueError(f"start must be where an interval of {self.every.freqstr} begins")
 
     def _begin_with(self, time: Any) -> None:
-        """Let the first interval be that of the first time."""
+        """Make the interval of the first time the first interval."""
         time = self._named_zone(time)
         shown = time.tz_localize(None)
         try:
-            wall = shown.floor(self.every)  # of fixed lengths, and days
-        except ValueError:  # months, weeks and other offsets of the calendar
+            wall = shown.floor(self.every)  # for fixed lengths, and days
+        except ValueError:  # for months, weeks and other calendar offsets
             wall = self.every.rollback(shown.normalize())
         begin = self._localize(wall, time.tz, earlier=True)
         if self._length is not None:
-            # An hour that comes twice is two intervals: the later one, if the time lies in it.
+            # An hour that occurs twice is two intervals; use the later one if it contains the time.
             later = self._localize(wall, time.tz, earlier=False)
             begin = later if later <= time else begin
         self._set_start(begin, wall)
 
     def _localize(self, wall: Any, zone: Any, *, earlier: bool) -> Any:
-        """Return when clocks show a time, the earlier or later moment where they do so twice."""
+        """Return the moment of a wall-clock time; of two, the earlier or the later one."""
         if zone is None:
             return wall
         several = isinstance(wall, self._pandas.DatetimeIndex)
@@ -159,36 +159,37 @@ class Clock:
         return wall.tz_localize(zone, ambiguous=chosen, nonexistent="shift_forward")
 
     def _extend(self) -> None:
-        """Compute more boundaries, as far as the calendar reaches."""
+        """Compute more boundaries, up to the end of the calendar."""
         pandas, walls = self._pandas, [self._next]
-        # A month of reserve, for time zones.
+        # A month of reserve for time zones.
         end = pandas.Timestamp(_LAST).normalize() - pandas.Timedelta(days=31)
-        # One by one: a whole range of long intervals would be refused near the calendar's end.
+        # One by one, because a whole range of long intervals would be refused near the calendar's
+        # end.
         with suppress(OverflowError, pandas.errors.OutOfBoundsDatetime):
             while len(walls) <= _AHEAD and (later := walls[-1] + self.every) < end:
                 walls.append(later)
         if len(walls) == 1:
             raise ValueError(_TOO_LATE)
         index = pandas.DatetimeIndex(walls).as_unit("ns")
-        # The last of the old boundaries is the first of these: it was localized already.
+        # The last old boundary is the first of these, and is already localized.
         more = self._localize(index, self._zone, earlier=True).asi8[len(self._bounds) > 0 :]
         self._bounds, self._next = np.concatenate([self._bounds, more]), walls[-1]
 
     def times(self, values: Any, count: int) -> Times:
-        """Return times as nanoseconds, shape (n,), and begin with the first if nothing has begun.
+        """Return times as nanoseconds, shape (n,); the first time may set the first interval.
 
         Parameters
         ----------
         values : array_like of shape (n,)
-            Times, or texts of ISO 8601.
+            Times, or ISO 8601 texts.
         count : int
-            The n that they must have.
+            Required number n of times.
 
         Raises
         ------
         ValueError
-            For what is no time, for times with a zone among times without, or vice versa, and for
-            another shape; nothing has begun then.
+            For values that are not times, for mixed times with and without a zone, and for another
+            shape. Then the first interval is not set.
         """
         index = self._read(values)
         if index.hasnans:
@@ -203,9 +204,9 @@ class Clock:
         return np.asarray(index.asi8)
 
     def _read(self, values: Any) -> Any:
-        """Return times as an index of pandas in nanoseconds, or raise `ValueError`.
+        """Return times as a pandas index in nanoseconds, or raise `ValueError`.
 
-        Each is read by itself: no text decides how those next to it are meant.
+        Each time is read separately, so that no text determines how others are interpreted.
         """
         pandas, values = self._pandas, without_mask(values)
         try:
@@ -215,15 +216,15 @@ class Clock:
             )
             if given.dtype.kind in "iufb" and not pandas.isna(given).all():
                 raise ValueError(_NUMBERS)
-            # Without a format pandas takes that of the first text. Datetimes need none.
+            # Without a format, pandas infers it from the first text. Datetimes need no format.
             plain = pandas.api.types.infer_dtype(given, skipna=True) in _DATETIMES
             form = {} if plain else {"format": "ISO8601"}
             if form and any(each in ("now", "today") for each in given if isinstance(each, str)):
-                raise ValueError("a time of this machine")  # to pandas, and another one each run
+                raise ValueError("a time of this machine")  # pandas takes the current time
             try:
                 index = pandas.DatetimeIndex(pandas.to_datetime(given, **form))
             except (ValueError, TypeError):
-                # Several differences from UTC, as of a summer and a winter.
+                # There are several differences from UTC, for example in summer and winter.
                 index = self._one_by_one(given, form)
             if zone is not None:
                 index = index.tz_localize("UTC").tz_convert(zone)
@@ -232,22 +233,22 @@ class Clock:
             raise ValueError(_NUMBERS if error.args == (_NUMBERS,) else _UNREADABLE) from None
 
     def _one_by_one(self, values: Iterable[Any], form: Mapping[str, str]) -> Any:
-        """Return times, each with its own difference from UTC, in the zone of the first."""
+        """Return times, each with its own difference from UTC, in the zone of the first time."""
         if form:
             self._pandas.to_datetime(values, utc=True, **form)  # raises for texts in other forms
-        # Some versions of pandas read no texts of NumPy one by one.
+        # Some versions of pandas cannot read NumPy texts one by one.
         stamps = [self._pandas.Timestamp(str(v) if isinstance(v, str) else v) for v in values]
         if any(stamp.tz is None for stamp in stamps):
             raise ValueError("a time without a zone")
         return self._pandas.DatetimeIndex([stamp.tz_convert(stamps[0].tz) for stamp in stamps])
 
     def intervals(self, times: Times) -> NDArray[np.int64]:
-        """Return the numbers of the intervals of times, shape (n,); -1 before the first.
+        """Return the interval numbers of times, shape (n,); -1 before the first interval.
 
         Raises
         ------
         ValueError
-            For a time whose interval ends behind the calendar.
+            For a time whose interval ends after the calendar.
         """
         if times.size == 0:
             return np.empty(0, dtype=np.int64)
@@ -256,7 +257,7 @@ class Clock:
             begin = self._begin.as_unit("ns").value
             if latest > _LAST - self._length:
                 raise ValueError(_TOO_LATE)
-            # Without signs: a difference of two times may need 64 bits.
+            # Unsigned, because a difference of two times may need 64 bits.
             passed = np.maximum(times, begin).astype(np.uint64) - np.int64(begin).astype(np.uint64)
             found = (passed // np.uint64(self._length)).astype(np.int64)
             return np.where(times < begin, -1, found)
@@ -265,12 +266,12 @@ class Clock:
         return np.searchsorted(self._bounds, times, side="right") - 1
 
     def bounds(self, interval: int) -> tuple[str, str]:
-        """Return begin and end of an interval, as texts of ISO 8601.
+        """Return the beginning and end of an interval, as ISO 8601 texts.
 
         Raises
         ------
         ValueError
-            Before any interval has begun, and for one that ends behind the calendar.
+            Before the first interval is set, and for an interval that ends after the calendar.
         """
         if not self.started:
             raise ValueError("no interval has begun: add a record with its time, or give start")
@@ -285,34 +286,35 @@ class Clock:
         return begins, over
 
     def end(self, interval: int, time: object) -> tuple[tuple[type, ...], Any]:
-        """Return the end of an interval, and the types of times that are compared with it as such.
+        """Return the end of an interval, and the types of times that can be compared with it.
 
-        They are the type of `time` if that is a datetime; there are none for texts.
+        It is the type of `time` if that is a datetime; for texts there is none.
         """
         if not isinstance(time, datetime) or (time.tzinfo is None) != (self._zone is None):
             return (), None
         end = self._pandas.Timestamp(self.bounds(interval)[1])
         if type(time) is datetime:
-            # A datetime has no nanoseconds. Times that are not below the rounded end are looked up
-            # exactly, so that it has to be rounded down.
+            # A datetime has no nanoseconds, so the end is rounded down. Times that are not below
+            # the rounded end are looked up exactly.
             end = end.floor("us").to_pydatetime(warn=False)
         return (type(time),), end
 
     def _stamp(self, nanoseconds: int) -> Any:
-        """Return a time of pandas, in the zone of all times."""
+        """Return a pandas timestamp in the zone of all times."""
         stamp = self._pandas.Timestamp(nanoseconds, tz="UTC")
         return stamp.tz_localize(None) if self._zone is None else stamp.tz_convert(self._zone)
 
     def state(self) -> dict[str, str | None]:
-        """Return what `restore` continues from."""
+        """Return the state for `restore`."""
         state = {"start": self.start, "zone": self.zone}
-        # Only where clocks never show the begin of the first interval: its moment does not tell.
+        # Only needed if clocks never show the beginning of the first interval, because then its
+        # moment does not determine the wall-clock time.
         if self._begin is not None and self._begin.tz_localize(None) != self._wall:
             state["wall"] = self._wall.isoformat()
         return state
 
     def restore(self, state: dict[str, str | None]) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         if state["start"] is None:
             return
         begin = read_start(state)
@@ -322,15 +324,15 @@ class Clock:
 
 
 def read_start(state: Mapping[str, str | None]) -> Any:
-    """Return the begin of the first interval that `Clock.state` wrote, in its time zone."""
+    """Return the beginning of the first interval from `Clock.state`, in its time zone."""
     begin = import_package("pandas", "intervals by the clock", "files").Timestamp(state["start"])
     return begin if state["zone"] is None else begin.tz_convert(_find_zone(state["zone"]))
 
 
 def _find_zone(name: str) -> tzinfo | str:
-    """Return a zone by its name; a difference from UTC, which pandas reads, stays a text.
+    """Return a zone by its name; a difference from UTC, which pandas reads, remains a text.
 
-    Pandas before version 3 would take the rules of another library, with other hours that repeat.
+    Pandas before version 3 would use the rules of another library, with other repeated hours.
     """
     try:
         return ZoneInfo(name)
@@ -339,7 +341,7 @@ def _find_zone(name: str) -> tzinfo | str:
 
 
 def _zone_of_column(values: Any) -> str | None:
-    """Return the time zone of a column of polars or Arrow, which NumPy drops; None without one."""
+    """Return the time zone of a polars or Arrow column, which NumPy drops; None without a zone."""
     zone = getattr(getattr(values, "dtype", None), "time_zone", None)
     zone = getattr(getattr(values, "type", None), "tz", None) if zone is None else zone
     return zone if isinstance(zone, str) else None

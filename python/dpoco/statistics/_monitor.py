@@ -1,4 +1,4 @@
-"""A monitor: the statistics of a stream, interval by interval, under one guarantee."""
+"""A monitor publishes the statistics of a stream, interval by interval, with one guarantee."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from dpoco.statistics._plan import ENDLESS, HalfLife, Last, MonitorPlan, View, p
 from dpoco.statistics._release import Release
 from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
 
-_TEXT = struct.Struct("<I")  # length of what a state says in JSON
-_BUFFERED = 4096  # records of `add` that are added up at once
-_DIGEST = 16  # bytes that stand for a person
+_TEXT = struct.Struct("<I")  # length of a state's JSON part
+_BUFFERED = 4096  # number of records of `add` that are added together
+_DIGEST = 16  # bytes that identify a person
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
     "A record counts in the interval in which it arrives, and no record is delayed or "
@@ -57,44 +57,44 @@ class Monitor(Stateful):
     Parameters
     ----------
     statistics : mapping of str to Statistic
-        What is published, by name: `Count`, `Sum`, `Mean`, `Share`, `Histogram`, `Categories`,
-        `Quantiles`. A statistic reads the column of its name, unless it has a ``column``.
+        Published statistics by name: `Count`, `Sum`, `Mean`, `Share`, `Histogram`, `Categories`,
+        `Quantiles`. A statistic reads the column with its name, unless it has a ``column``.
     every : str, offset, int or None
-        Length of an interval: a time such as "1h", "1D" or "MS", as pandas has them; or a number of
+        Length of an interval: a time as in pandas, such as "1h", "1D" or "MS"; or a number of
         records. None: the caller ends intervals with `release`. This and all following arguments
         are keyword-only.
     releases : int or None
-        Largest number of intervals. None: a stream without end, planned for 1,048,576 intervals;
-        only views whose noise stays bounded are possible.
+        Largest number of intervals. None: an endless stream, planned for 1,048,576 intervals, for
+        which only views with bounded noise are possible.
     budget : Budget or None
-        Guarantee of all releases together; None adds no noise and gives no guarantee.
+        Budget of all releases together; None adds no noise and gives no guarantee.
     participation : Participation, optional
         In how many intervals one person may come, and how far apart. The budget then covers all
-        records of a person. None: each record is protected by itself.
+        records of a person. None: each record is protected separately.
     records_per_interval : int, default 1
-        Largest number of records of one person in an interval; further ones count as empty.
+        Largest number of records of one person in an interval; additional ones count as empty.
     views : sequence of View
-        What is computed from the intervals: "interval", "total", `Last` and `HalfLife`. Views cost
-        no privacy; they decide which factorisation is used. Default: ``("interval",)``.
+        Quantities to compute from the intervals: "interval", "total", `Last` and `HalfLife`. Views
+        cost no privacy, but they decide which factorisation is used. Default: ``("interval",)``.
     by : mapping of str to sequence, optional
-        Columns to group by, with their public values. All other values form the group "other".
+        Columns for grouping, with their public values. All other values form the group "other".
     weights : mapping of str to float, optional
-        Weights of statistics, default 1: twice the weight is half the noise.
+        Weights of statistics, default 1: twice the weight means half the noise.
     start : time-like, optional
-        When the first interval begins. None: with the interval of the first record, whose time then
-        counts as public.
+        Beginning of the first interval. None: it begins with the interval of the first record,
+        whose time then counts as public.
     relation : {"zero_out", "replace"}
-        Neighbouring streams: a person leaves or joins ("zero_out", default), or has other records,
-        which costs twice the noise.
+        Neighbouring streams: a person leaves or joins ("zero_out", default), or has other records
+        ("replace"), which needs twice the noise.
     source : Source, optional
         Source of randomness; None: the operating system.
 
     Notes
     -----
-    Each record is rounded to integers and added by itself, so that any number of records costs the
-    same, and the noise is drawn once an interval. Days, weeks and months are those of the time zone
-    of the first time. A day whose midnight the zone skips begins with its first moment. Memory does
-    not grow with the number of intervals except for the people of a participation. Proof:
+    Each record is rounded to integers and added separately, so any number of records costs the
+    same, and the noise is drawn once per interval. Days, weeks and months are those of the time
+    zone of the first time. A day whose midnight the zone skips begins with its first moment. Memory
+    does not grow with the number of intervals, except for the people of a participation. Proof:
     ``docs/privacy/statistics.md``.
 
     Examples
@@ -113,8 +113,8 @@ class Monitor(Stateful):
 
     _mechanism: GaussianSum
     _guarantee: Guarantee
-    # Each interval has fresh draws, whatever was released before: what forks and pools are charged
-    # by (docs/privacy/journal.md, "Forks").
+    # Each interval has fresh draws, given any earlier releases. This decides the charge for forks
+    # and pools (docs/privacy/journal.md, "Forks").
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -143,7 +143,7 @@ class Monitor(Stateful):
         self._set_up(arguments, None, origin.is_seeded, origin._claim())
 
     def _set_up(self, arguments: Fields, parameters: Any, seeded: bool, claim: _core.Claim) -> None:
-        """Build the unstarted monitor; `parameters` is the sum of a state, or None to plan one."""
+        """Build the unstarted monitor; `parameters` is a state's sum, or None to plan one."""
         self._arguments, self._is_seeded = arguments, seeded
         budget: Budget | None = arguments["budget"]
         if budget is not None:
@@ -162,8 +162,8 @@ class Monitor(Stateful):
             total = planning.plan_sum(summand, factor, self._near, self._horizon, budget)
         else:
             total = parameters
-            # The state's own noise, which a later version might plan otherwise; but the bounds that
-            # it is planned for must be those of these statistics.
+            # Use the noise of the state, because a later version might plan it differently. But the
+            # bounds for which it was planned must be those of these statistics.
             if total.summand != summand or total.pushes != self._horizon:
                 raise StateError("state is corrupt: it describes another sum")
         if min(summand.units) < (total.grid or self._layout.grid):
@@ -174,13 +174,14 @@ class Monitor(Stateful):
         self._mechanism = total
         self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:
-            # This also checks a sum planned here: an error in planning must not become a promise.
+            # This also checks a sum planned here, so that an error in planning cannot become a
+            # promise.
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
         self._build(claim)
 
     def _set_intervals(self, every: object, start: object) -> None:
-        """Decide how intervals end: by the clock, after a number of records, or when asked."""
+        """Set how intervals end: by the clock, after a number of records, or on request."""
         self._clock: Clock | None = None
         self._every: int | None = None
         if isinstance(every, (int, np.integer)) and not isinstance(every, bool):
@@ -194,11 +195,12 @@ class Monitor(Stateful):
             raise ValueError("start needs intervals by the clock (every='1h')")
 
     def _neighbours(self) -> Neighbours:
-        """Return in how many intervals streams that must look alike may differ."""
+        """Return in how many intervals neighbouring streams may differ."""
         relation = choice("relation", self._arguments["relation"], CHANGES)
         people: Participation | None = self._arguments["participation"]
         if people is None:
-            # Without people it is not known whose records they are: each is protected by itself.
+            # Without people, the owners of records are unknown, so each record is protected
+            # separately.
             if self._arguments["records_per_interval"] != 1:
                 raise ValueError("records_per_interval needs participation")
             return Neighbours(relation)
@@ -208,7 +210,7 @@ class Monitor(Stateful):
         return Neighbours(relation, rounds=most, separation=people.separation)
 
     def _state_guarantee(self, budget: Budget | None, seeded: bool) -> Guarantee:
-        """Return what all releases together guarantee, for a record or for a person."""
+        """Return the guarantee of all releases together, for a record or for a person."""
         people: Participation | None = self._arguments["participation"]
         ends = "clock" if self._clock else "caller" if self._every is None else "records"
         names = ", ".join(name for name, _ in self._layout.statistics)
@@ -222,35 +224,35 @@ class Monitor(Stateful):
             seeded=seeded,
             conditions=(_CLIPPED, _ENDS[ends], _ARRIVAL),
         )
-        # Without noise nothing is promised to anybody, and a person without a largest number of
-        # rounds has no unit.
+        # Without noise nothing is promised, and a person without a largest number of rounds has no
+        # unit.
         unlimited = people is not None and people.rounds is None and not found.private
         return found if people is None or unlimited else people.of(found)
 
     def _build(self, claim: _core.Claim) -> None:
-        """Build everything that records change."""
+        """Build all objects that records change."""
         total, size = self._mechanism, self._mechanism.summand.size
         if total.grid > 0.0:
-            # Noise on a lattice has its grid; without noise the layout's own is used.
+            # Noise on a lattice has its own grid; without noise, that of the layout is used.
             self._layout = replace(self._layout, grid=total.grid)
-        # Integers of doubles are exact up to 2^53.
+        # Integers stored as doubles are exact up to 2^53.
         self._limit = total.limit or 2**53
-        # Names of people are hashed under it, so that memory and states do not hold them.
+        # Key for hashing the names of people, so that memory and states do not contain the names.
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         self._part = self._partition(secret)
         self._engine = self._build_engine(claim)
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
-        self._totals = 0  # that `_past` has seen, as many as intervals have ended
+        self._totals = 0  # that `_past` contains, as many as ended intervals
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
         self._recorder = self._part.reader.recorder(_BUFFERED)
-        # Where each record may end the interval, or be refused, none is taken without a look.
+        # If each record may end the interval or be refused, all records must be checked.
         quick = self._every is None and self._part.limiter is None
         self._take = self._recorder.take if quick else _take_none
-        # Who brought the recorder's records, if people are limited.
+        # Owners of the recorder's records, if people are limited.
         self._waiting = bytearray()
         self._untimed = self._clock is None
-        self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
+        self._stamps: tuple[type, ...] = ()  # types of times that can be compared with `_ending`
         self._ending: Any = None
         self.position: Any = None
 
@@ -258,7 +260,7 @@ class Monitor(Stateful):
         return _core.ContinualSum(self._mechanism, claim)
 
     def _partition(self, secret: bytes | None) -> Partition:
-        """Return what adds up records; `secret` hashes names of people, drawn if it is None."""
+        """Return the object that adds records; `secret` hashes names of people, drawn if None."""
         summand = self._mechanism.summand
         assert isinstance(summand, IntervalTotals)
         people: Participation | None = self._arguments["participation"]
@@ -270,33 +272,34 @@ class Monitor(Stateful):
     def add(
         self, record: Mapping[str, object], *, time: object = None, person: Person = None
     ) -> list[Release]:
-        """Count a record in the running interval.
+        """Count a record in the current interval.
 
         Parameters
         ----------
         record : mapping
-            Values by column. Missing and non-finite numbers add nothing to their statistic; numbers
-            out of range are clipped.
+            Values by column. Missing and non-finite numbers add nothing to their statistic, and
+            numbers out of range are clipped.
         time : time-like
-            For intervals by the clock: a datetime or text in ISO 8601, not a number. A time that
-            goes back counts in the running interval. Keyword-only.
+            For intervals by the clock: a datetime or an ISO 8601 text, not a number. A time before
+            the current interval counts in the current interval. Keyword-only.
         person : int, str or bytes
-            Whose record it is, if people are limited. Keyword-only.
+            Owner of the record, if people are limited. Keyword-only.
 
         Returns
         -------
         list of Release
-            Releases of the intervals that ended before this record; mostly none.
+            Releases of the intervals that ended before this record; usually none.
 
         Raises
         ------
         ValueError, TypeError
-            For missing columns, and values of another type; nothing is counted.
+            For missing columns, and for values of another type; nothing is counted.
         HorizonExceeded
-            If the record lies behind the last interval; nothing is counted or drawn.
+            If the record is after the last interval; nothing is counted or drawn.
         """
-        # Most records: of plain types, in the current interval, without a limit on people. The
-        # compiled recorder takes each as a whole, whatever other threads do.
+        # This is the fast path for most records: plain types, in the current interval, without
+        # limits on people. The compiled recorder takes each record completely, whatever other
+        # threads do.
         try:
             try:
                 if (
@@ -321,8 +324,8 @@ class Monitor(Stateful):
     def _add_checked(
         self, record: Mapping[str, object], time: object, person: Person
     ) -> list[Release]:
-        """Count a record of any kind, as `add`; two threads would end an interval twice."""
-        # All that can be refused comes before intervals end, so that an error counts nothing.
+        """Count a record of any kind, like `add`; with two threads, an interval could end twice."""
+        # All refusals come before intervals end, so that an error counts nothing.
         self._part.check_person(person is not None)
         interval = self._find_interval(time)
         if self._recorder.size >= _BUFFERED:
@@ -342,28 +345,29 @@ class Monitor(Stateful):
         return ended
 
     def _digest(self, person: Person) -> bytes:
-        """Return what stands for a person, or raise where there is no room for another one.
+        """Return the digest of a person, or raise if there is no room for another person.
 
-        Once the record is taken, it is too late: the interval could not end any more.
+        After the record is taken it would be too late, because the interval could not end any more.
         """
         limiter = self._part.limiter
         if limiter is None:
             return b""
-        # Where room is scarce, those who wait are counted first.
+        # If room is scarce, count the waiting people first.
         if not limiter.has_room_behind(self._recorder.size):
             self._flush()
         return limiter.digests(person)
 
     def _name_next(self, digest: bytes) -> None:
-        """Let the next record of the recorder be this person's."""
-        # An interrupt may have left digests whose records were not taken, or are added up.
+        """Assign the recorder's next record to this person."""
+        # After an interrupt, there may be digests whose records were not taken or are already
+        # added.
         del self._waiting[_DIGEST * self._recorder.size :]
         self._waiting += digest
 
     def add_many(
         self, records: object, *, time: object = None, person: Persons = None
     ) -> list[Release]:
-        """Count many records, in their order: the same as `add` for each, but faster.
+        """Count many records in their order, like `add` for each, but faster.
 
         Parameters
         ----------
@@ -371,9 +375,9 @@ class Monitor(Stateful):
             A pandas, polars or Arrow table, a structured array, a mapping of columns to arrays, or
             a sequence of mappings.
         time : str or array_like of shape (n,)
-            Times of the records, or the column that holds them, for intervals by the clock.
+            Times of the records, or the name of their column, for intervals by the clock.
         person : str or array_like of shape (n,)
-            Persons of the records, or the column that holds them, if people are limited.
+            Persons of the records, or the name of their column, if people are limited.
 
         Returns
         -------
@@ -383,7 +387,7 @@ class Monitor(Stateful):
         Raises
         ------
         ValueError, TypeError, HorizonExceeded
-            As for `add`; nothing is counted.
+            See `add`; nothing is counted.
         """
         with self._alone():
             count = count_records(records, time, person)
@@ -433,17 +437,17 @@ class Monitor(Stateful):
     def advance(self, now: object) -> list[Release]:
         """End all intervals by the clock that are over, and return their releases.
 
-        Call it when no record comes: intervals without records are also released.
+        Call it if no records arrive: intervals without records are also released.
 
         Parameters
         ----------
         now : time-like
-            The present time.
+            The current time.
 
         Raises
         ------
         HorizonExceeded
-            If more intervals are over than are left; nothing is drawn.
+            If more intervals are over than remain; nothing is drawn.
         """
         with self._alone():
             if self._clock is None:
@@ -453,18 +457,18 @@ class Monitor(Stateful):
             return self._close(interval, last=self._horizon)
 
     def release(self) -> Release:
-        """End the running interval and return its release.
+        """End the current interval and return its release.
 
-        For monitors that were made with ``every=None``, and at the end of the data.
+        For monitors with ``every=None``, and at the end of the data.
 
         Raises
         ------
         HorizonExceeded
             After `releases` intervals; nothing is drawn.
         StateError
-            If an interrupt (Ctrl-C) has lost the release before: load the last state.
+            If an interrupt (Ctrl-C) lost an earlier release: load the last state.
         ValueError
-            Before the first record of a monitor by the clock without `start`; nothing is drawn.
+            If a monitor by the clock has no `start` and no record yet; nothing is drawn.
         """
         with self._alone():
             return self._end()
@@ -472,32 +476,32 @@ class Monitor(Stateful):
     # -- many machines --------------------------------------------------------------------------
 
     def partition(self) -> Partition:
-        """Return what adds up a part of the records on another machine or in another process.
+        """Return an object that adds a part of the records on another machine or process.
 
-        It can be pickled. All records of a person must come to one partition, if people are
-        limited: partitions do not know how often people came to the others. A partition that is
-        lost takes its counts with it, and its people may come again: the guarantee does not cover
+        It can be pickled. If people are limited, all records of a person must go to one partition,
+        because a partition does not know how often people came to the others. If a partition is
+        lost, its counts are also lost, and its people may come again; the guarantee does not cover
         that.
 
         Returns
         -------
         Partition
-            In the interval 0, without records. It draws no noise and publishes nothing.
+            In interval 0, without records. It draws no noise and publishes nothing.
         """
         return self._partition(None)
 
     def merge(self, tally: Tally) -> None:
-        """Add the sums of a partition to the running interval: the same bits as its records.
+        """Add the sums of a partition to the current interval, with the same bits as its records.
 
         Parameters
         ----------
         tally : Tally
-            Sums of the interval `round`. Merge each tally once: nothing notices a second time.
+            Sums of the interval `round`. Merge each tally once: a repeated merge is not detected.
 
         Raises
         ------
         ValueError
-            For a tally of another interval, or of another monitor's layout.
+            For a tally of another interval, or with another monitor's layout.
         HorizonExceeded
             After the last interval.
         """
@@ -510,26 +514,27 @@ class Monitor(Stateful):
     # -- intervals --------------------------------------------------------------------------------
 
     def _find_interval(self, time: object) -> int:
-        """Return the interval that a record of `add` counts in, or raise if none is left."""
+        """Return the interval in which a record of `add` counts, or raise if none is left."""
         if (time is None) != (self._clock is None):
             raise TypeError("pass time if and only if intervals end by the clock")
         interval = self.round
         if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time], 1))[0])
-            # A record that comes late counts where it arrives: its interval has been released.
+            # A late record counts in the current interval, because its own interval was already
+            # released.
             interval = max(interval, found)
         self._check_left(interval)
         return interval
 
     def _is_running(self, time: object) -> bool:
-        """Return whether a time is seen at a glance to lie in the running interval, or before."""
+        """Return whether a quick check shows that a time is not after the current interval."""
         try:
             return time.__class__ in self._stamps and bool(time < self._ending)
-        except TypeError:  # times with a zone among times without: refused elsewhere
+        except TypeError:  # mixed times with and without a zone are refused elsewhere
             return False
 
     def _find_intervals(self, records: object, time: object, count: int) -> NDArray[np.int64]:
-        """Return the interval of each record, not decreasing, shape (count,)."""
+        """Return the interval of each record, in non-decreasing order, shape (count,)."""
         if (time is None) != (self._clock is None):
             raise TypeError("pass time if and only if intervals end by the clock")
         first = self.round
@@ -537,7 +542,8 @@ class Monitor(Stateful):
         if self._clock is not None:
             given = take(records, time) if isinstance(time, str) else time
             times = self._clock.times(given, count)
-            # Records are counted in the order in which they come, and time never goes back.
+            # Records are counted in their order of arrival, and the current interval never goes
+            # back.
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
             done = self._part.records + self._recorder.size
@@ -547,12 +553,12 @@ class Monitor(Stateful):
         return found
 
     def _check_active(self) -> None:
-        """Refuse suspended copies, and processes that inherited the monitor through fork."""
+        """Raise for suspended copies, and in processes that inherited the monitor through fork."""
         super()._check_active()
-        self._engine.check_process()  # before records are added to sums that a child has a copy of
+        self._engine.check_process()  # before adding records to sums of which a child has a copy
 
     def _check_left(self, interval: int) -> None:
-        """Raise unless an interval is covered by the guarantee, before anything is counted."""
+        """Raise, before anything is counted, unless the guarantee covers an interval."""
         self._check_active()
         if interval >= self._horizon:
             raise HorizonExceeded(f"all {self._horizon} intervals are used up")
@@ -564,7 +570,7 @@ class Monitor(Stateful):
         return [self._end() for _ in range(interval - self.round)]
 
     def _flush(self) -> None:
-        """Add up the records that `add` has taken."""
+        """Add the records that `add` has taken to the cells."""
         count = self._recorder.size
         if count == 0:
             return
@@ -573,25 +579,25 @@ class Monitor(Stateful):
         self._part.add(self.round, columns, codes, digests, count)
 
     def _sibling(self, claim: _core.Claim) -> Monitor:
-        """Return an unstarted monitor with the same plan and guarantee, not computed again."""
+        """Return an unstarted monitor with the same plan and guarantee, not recomputed."""
         sibling = type(self).__new__(type(self))
         sibling.__dict__.update({**self.__dict__, "_taken": None})
-        sibling._set_intervals(self._arguments["every"], None)  # a state brings its start
+        sibling._set_intervals(self._arguments["every"], None)  # a state has its own start
         sibling._build(claim)
         return sibling
 
     def _write_row(self, release: Release) -> FloatArray:
-        """Return a release as one row of doubles, for journals."""
+        """Return a release as a row of doubles for journals."""
         return np.concatenate([release.vectors[view_name(view)] for view in self._views])
 
     def _read_row(self, interval: int, row: FloatArray) -> Release:
-        """Return the release of a row, with the begin and end that the clock gives it."""
+        """Return the release of a row, with the beginning and end from the clock."""
         parts = np.split(row, len(self._views))
         vectors = {view_name(view): part for view, part in zip(self._views, parts, strict=True)}
         return self._release(interval, vectors, *self._bounds(interval))
 
     def _bounds(self, interval: int) -> tuple[str, str] | tuple[None, None]:
-        """Return when the clock begins and ends an interval; None without a clock."""
+        """Return the beginning and end of an interval by the clock; None without a clock."""
         return (None, None) if self._clock is None else self._clock.bounds(interval)
 
     def _release(
@@ -608,28 +614,28 @@ class Monitor(Stateful):
         """End the running interval."""
         self._check_left(self.round)
         if self._totals != self.round:
-            # The views to come would be of two intervals, with the error bars of one.
+            # The next views would cover two intervals with the error bars of one.
             raise StateError(
                 "an interrupt came behind the noise of an interval, and its release is lost: "
                 "continue from the last state"
             )
         self._flush()
         interval = self.round
-        # Before the engine moves: behind the calendar there is no end.
+        # Before the engine advances, because there is no end after the calendar.
         begin, end = self._bounds(interval)
         total: FloatArray = self._engine.push(self._part.end(interval, self._limit))
-        # Times are looked up again: the end that they were compared with has passed.
+        # Clear the types, so that times are looked up again: the compared end has passed.
         self._stamps = ()
         if interval + 1 >= self._horizon:
             self._recorder.close()
         vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
-        # After the views, which need the totals before this one.
+        # After computing the views, which need the totals before this one.
         self._past.append(total)
         self._totals += 1
         return self._release(interval, vectors, begin, end)
 
     def _compute_view(self, view: View, total: FloatArray) -> FloatArray:
-        """Return a view of the total that is about to be released."""
+        """Return a view of the total that will be released next."""
         if view == "total":
             return total
         if isinstance(view, Last):
@@ -644,7 +650,7 @@ class Monitor(Stateful):
 
     @property
     def round(self) -> int:
-        """Intervals that have been released."""
+        """Number of released intervals."""
         return int(self._engine.round)
 
     @property
@@ -659,19 +665,20 @@ class Monitor(Stateful):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of all releases together, whichever views are computed from them.
+        """Guarantee of all releases together, whichever views are computed from them.
 
-        It is of one record, or with a `participation` of all records of a person.
+        It covers one record, or with a `participation` all records of a person.
         """
         return self._guarantee
 
     def plan(self) -> MonitorPlan:
-        """Return how accurate each number will be, which does not depend on any record.
+        """Return the accuracy of each number, which does not depend on any record.
 
         Returns
         -------
         MonitorPlan
-            Noise by view and statistic; as text, a table. To be read before the data are there.
+            Noise by view and statistic; as text, a table. It is meant to be read before there are
+            data.
         """
         _, ratios = planning.choose(self._views, self._near, self._horizon)
         return planning.describe(self._layout, self._mechanism, self._views, ratios)
@@ -688,7 +695,7 @@ class Monitor(Stateful):
         self._recorder.adopt()
 
     def clone(self) -> Monitor:
-        """Return an unstarted monitor with the same arguments and its own noise."""
+        """Return an unstarted monitor with the same arguments and separate noise."""
         return type(self)(**self._arguments)
 
     def _is_started(self) -> bool:
@@ -711,9 +718,9 @@ class Monitor(Stateful):
         }
         mechanism = to_record(self._mechanism)
         header = {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
-        # Next to the arguments: journals compare those with arguments of the time before.
+        # Stored next to the arguments, because journals compare those with earlier arguments.
         if self._clock is not None and a["start"] is not None:
-            header["start"] = self._clock.state()  # the first interval begins there for good
+            header["start"] = self._clock.state()  # fixes the beginning of the first interval
         return header
 
     @classmethod
@@ -727,24 +734,24 @@ class Monitor(Stateful):
             "participation": None if people is None else Participation.from_dict(people),
             "views": [parse_view(text) for text in a["views"]],
             "by": {name: tuple(values) for name, values in a["by"]},
-            # States of the time before do not say it; their payload does, once it is known.
+            # Earlier states do not contain it, but their payload does, once it is known.
             "start": read_start(header["start"]) if "start" in header else None,
             "source": None,
         }
         self = cls.__new__(cls)
         total = read(header["mechanism"], (GaussianSum,))
-        # The payload brings key and position of the noise.
+        # The payload contains the key and position of the noise.
         self._set_up(arguments, total, bool(header["seeded"]), {"key": bytes(32), "stream": 0})
         return self
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        """Return the number of cells that a header asks for: the payload has 8 bytes for each."""
+        """Return the number of cells in a header; the payload has 8 bytes for each cell."""
         return int(sum(header["mechanism"]["summand"]["cells"]))
 
     def _payload(self) -> bytes:
-        # Records that `add` has taken are in no cell yet. A state without them would lose records
-        # whose position in the input it holds.
+        # Records that `add` has taken are not in a cell yet. A state without them would lose
+        # records that lie before its position in the input.
         self._flush()
         limiter = self._part.limiter
         parts = {
@@ -764,7 +771,7 @@ class Monitor(Stateful):
         return b"".join((_TEXT.pack(len(text)), text, *parts.values()))
 
     def _go_on(self, payload: bytes) -> None:
-        """Continue from what `_payload` returned; `StateError` if it is none."""
+        """Continue from a result of `_payload`; `StateError` for anything else."""
         try:
             start = _TEXT.size + _TEXT.unpack_from(payload)[0]
             words = json.loads(payload[_TEXT.size : start])
@@ -778,7 +785,7 @@ class Monitor(Stateful):
                 self._part.limiter.restore(people)
             if self._clock is not None:
                 self._clock.restore(words["clock"])
-            # Through the addition of tallies, which compares sizes and keeps cells within 2^61.
+            # Restored by adding a tally, which compares sizes and keeps cells within 2^61.
             self._part.merge(Tally(self.round, cells, int(words["records"])))
             size = self._mechanism.summand.size
             self._past.extend(past.view(np.float64).reshape(-1, size))
@@ -804,12 +811,12 @@ def _warn_of_repeat(counted: str) -> None:
 
 
 def _take_none(record: Mapping[str, object]) -> bool:
-    """Leave a record to `Monitor._add_checked`."""
+    """Take no record, and leave it to `Monitor._add_checked`."""
     return False
 
 
 def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, ...]:
-    """Return the views that were asked for, a single one too, or raise for what is none."""
+    """Return the requested views, which may be a single one, or raise for invalid ones."""
     found = (views,) if isinstance(views, (str, Last, HalfLife)) else tuple(views)
     known = all(
         view in ("interval", "total") or isinstance(view, (Last, HalfLife)) for view in found

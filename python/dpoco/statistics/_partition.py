@@ -1,7 +1,7 @@
-"""Adding up a part of a stream: by a monitor itself, or by workers that hand on their tallies.
+"""Adding a part of a stream: in a monitor, or in workers that return tallies.
 
-Totals of an interval are integers, so that tallies of any partition add up to the same bits. People
-are limited where their records are added, so all records of a person must come to one partition.
+Totals of an interval are integers, so the tallies of any partition sum to the same bits. People are
+limited where their records are added, so all records of a person must go to one partition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Codes = NDArray[np.int32]
 
 
 class Reader:
-    """Reads what a layout needs from single records and from tables."""
+    """Reads the columns of a layout from single records and from tables."""
 
     def __init__(self, layout: Layout) -> None:
         self._columns = layout.columns
@@ -42,9 +42,9 @@ class Reader:
         self._by = [(name, _codes_by_value(values), len(values) + 1) for name, values in layout.by]
 
     def recorder(self, room: int) -> _core.Recorder:
-        """Return what takes single records of the usual types, at most `room` at once.
+        """Return a recorder for single records of the usual types, at most `room` at a time.
 
-        It takes what `record` takes, compiled, and leaves to `record` what it does not know.
+        It is a compiled version of `record`, and leaves records of unknown types to `record`.
         """
         columns = [
             (column.name, None if column.values is None else codes)
@@ -58,7 +58,7 @@ class Reader:
         Raises
         ------
         ValueError, TypeError
-            For a column that is missing or of another type.
+            For a column that is missing or has another type.
         """
         try:
             numbers = [
@@ -70,7 +70,7 @@ class Reader:
             group = 0
             for name, codes, size in self._by:
                 code = _code(codes, record[name])
-                # A missing value belongs to the group of all others: it must not drop its record.
+                # A missing value belongs to the group "other", so that its record is not dropped.
                 group = group * size + (size - 1 if math.isnan(code) else int(code))
         except KeyError as error:
             raise ValueError(f"the record has no column {error.args[0]!r}") from None
@@ -82,21 +82,21 @@ class Reader:
         Parameters
         ----------
         table : table
-            As for `Monitor.add_many`.
+            See `Monitor.add_many`.
         records : int
-            Length that every column must have.
+            Required length of each column.
 
         Returns
         -------
         columns : list of ndarray of float64
-            Numbers, or codes of public values; NaN where a value is missing.
+            Numbers, or codes of public values; NaN for missing values.
         group : ndarray of int32 or None
-            Number of each record's group; None without groups.
+            Group number of each record; None without groups.
 
         Raises
         ------
         ValueError, TypeError
-            As for `record`, and for columns of another length.
+            See `record`; also for columns of another length.
         """
         columns = [
             self._column(table, column, codes, records)
@@ -121,26 +121,26 @@ class Reader:
 
 
 def _check_length(name: str, found: FloatArray, records: int) -> None:
-    """Raise unless a column has an entry for each record; the message has its shape alone."""
+    """Raise unless a column has one entry per record; the message only contains its shape."""
     if found.shape != (records,):
         raise ValueError(f"column {name!r} must have shape ({records},); got {found.shape}")
 
 
 def count_records(table: Any, *beside: object) -> int:
-    """Return how many records a table, a mapping of columns or a list of mappings holds.
+    """Return the number of records in a table, a mapping of columns or a list of mappings.
 
-    A mapping without columns has as many as the first sequence among the other arguments.
+    For a mapping without columns, it is the length of the first sequence among the other arguments.
     """
     if isinstance(table, Mapping):
-        # A text names a column, and has no length of records.
+        # A text is the name of a column, so its length is not a number of records.
         given = (each for each in beside if isinstance(each, Sized) and not isinstance(each, str))
         return len(next(iter(table.values())) if table else next(given, ()))
-    rows = getattr(table, "num_rows", None)  # of Arrow
+    rows = getattr(table, "num_rows", None)  # for Arrow tables
     return len(table) if rows is None else int(rows)
 
 
 def take(table: Any, name: str) -> Any:
-    """Return a column of a table; `ValueError` if it has none of this name."""
+    """Return a column of a table; `ValueError` if there is none with this name."""
     if isinstance(table, Sequence) and not isinstance(table, (str, bytes)):
         if not all(isinstance(record, Mapping) for record in table):
             raise TypeError("records of a sequence must be mappings")
@@ -152,22 +152,22 @@ def take(table: Any, name: str) -> Any:
     except (KeyError, IndexError, ValueError):
         raise ValueError(f"the records have no column {name!r}") from None
     except Exception as error:
-        if type(error).__module__.partition(".")[0] == "polars":  # its own error of a missing name
+        if type(error).__module__.partition(".")[0] == "polars":  # the error of polars
             raise ValueError(f"the records have no column {name!r}") from None
         raise
 
 
 def _plain(values: Any) -> NDArray[Any]:
-    """Return a column as a NumPy array, of objects where it has to be."""
+    """Return a column as a NumPy array, of objects if necessary."""
     if isinstance(values, np.ndarray):
         return np.asarray(without_mask(values))
     if hasattr(values, "to_numpy"):
         try:
-            return np.asarray(values.to_numpy(zero_copy_only=False))  # Arrow
+            return np.asarray(values.to_numpy(zero_copy_only=False))  # for Arrow columns
         except TypeError:
             return np.asarray(values.to_numpy())
     values = list(values)
-    # `np.array` would make a matrix of texts or lists of one length.
+    # `np.array` would make a matrix from texts or lists of equal length.
     found = np.empty(len(values), dtype=object)
     found[:] = values
     return found
@@ -186,29 +186,29 @@ def _numbers(name: str, values: object) -> FloatArray:
 
 
 def _codes_by_value(values: tuple[Name, ...] | None) -> dict[object, int]:
-    """Return the code of each public value; none for a column of numbers."""
+    """Return the code of each public value; empty for a column of numbers."""
     return {} if values is None else {value: code for code, value in enumerate(values)}
 
 
 def _code(codes: dict[object, int], value: object) -> float:
-    """Return the code of a value, that of everything else, or NaN for a missing one."""
+    """Return the code of a value, the code of all other values, or NaN for a missing value."""
     if is_missing(value):
         return math.nan
     try:
         return float(codes.get(value, len(codes)))
-    except TypeError:  # a value that is no name
+    except TypeError:  # not hashable, and so not a public value
         return float(len(codes))
 
 
 def _encode(values: object, codes: dict[object, int]) -> FloatArray:
-    """Return the codes of a column's values, as `_code` does one by one."""
+    """Return the codes of a column's values, like `_code` for each."""
     array = _plain(values)
     if array.dtype.kind in "fM":
         missing = np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)
     else:
         missing = None
     if array.dtype.kind != "O":
-        # A column has few values: each is looked up once.
+        # A column has few different values, and each is looked up once.
         found, inverse = np.unique(array, return_inverse=True)
         own = np.array([codes.get(value, len(codes)) for value in found.tolist()], dtype=np.float64)
         coded = own[inverse] if len(found) else np.empty(0)
@@ -216,14 +216,14 @@ def _encode(values: object, codes: dict[object, int]) -> FloatArray:
     return np.array([_code(codes, value) for value in array.tolist()], dtype=np.float64)
 
 
-# Largest size of cells: twice that fits into 64 bits. A sum that wrapped would turn one record
-# into the largest change there is.
+# Largest absolute value of cells; twice this value fits into 64 bits. If a sum wrapped around, one
+# record could cause the largest possible change.
 _FULL = 2**61
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Exact sums of a part of an interval: as secret as its records.
+    """Exact sums of a part of an interval. Keep them as secret as the records.
 
     Attributes
     ----------
@@ -232,45 +232,46 @@ class Tally:
     cells : ndarray of int64
         In the order of the monitor's layout, in multiples of its grid.
     records : int
-        How many records were added.
+        Number of added records.
     """
 
     interval: int
-    # Not in texts, which end up in logs.
+    # Not shown in texts, which may be logged.
     cells: NDArray[np.int64] = field(repr=False)
     records: int = field(repr=False)
 
     def merge(self, *others: Tally) -> Tally:
-        """Return the tally of several parts of the same interval together, in any order.
+        """Return the joint tally of several parts of the same interval, in any order.
 
         Parameters
         ----------
         *others : Tally
-            Each part once: nothing notices a second time.
+            Each part once: a repeated part is not detected.
 
         Raises
         ------
         ValueError
-            For other intervals, or another number of cells.
+            For tallies of other intervals, or with another number of cells.
         """
-        # A worker's message may be damaged: beyond 2^61 a sum could wrap.
+        # A worker's message may be damaged, and beyond 2^61 a sum could wrap around.
         cells, records = np.clip(self.cells, -_FULL, _FULL), self.records
         for other in others:
             if other.interval != self.interval or other.cells.shape != cells.shape:
                 raise ValueError("tallies must be of the same interval and layout")
-            # Two numbers within 2^61 add up without overflow, and clipping keeps neighbours as near
-            # as they were (docs/privacy/statistics.md, "Saturation").
+            # Two numbers within 2^61 add without overflow, and clipping does not increase the
+            # distance of neighbours (docs/privacy/statistics.md, "Saturation").
             np.clip(cells + np.clip(other.cells, -_FULL, _FULL), -_FULL, _FULL, out=cells)
             records += other.records
         return Tally(self.interval, cells, records)
 
     def to_arrow(self) -> Any:
-        """Return an Arrow record batch of one row, for engines that move data as Arrow does.
+        """Return an Arrow record batch with one row, for engines that move data as Arrow.
 
         Returns
         -------
         pyarrow.RecordBatch
-            Columns ``interval``, ``cells`` (a list) and ``records``: as secret as the records.
+            Columns ``interval``, ``cells`` (a list) and ``records``. Keep them as secret as the
+            records.
         """
         arrow = import_package("pyarrow", "to_arrow", "files")
         return arrow.RecordBatch.from_pydict({
@@ -286,7 +287,7 @@ class Tally:
         Parameters
         ----------
         batch : pyarrow.RecordBatch or pyarrow.Table
-            Rows that `to_arrow` made.
+            Rows from `to_arrow`.
 
         Raises
         ------
@@ -300,24 +301,24 @@ class Tally:
 
 
 class Partition:
-    """Adds up the records of a part of a stream, interval by interval.
+    """Adds the records of a part of a stream, interval by interval.
 
-    Made by `Monitor.partition`. It can be sent to a worker before it has seen a record, and lives
-    there: it counts how often people came. One thread at a time may use it; a second one is
-    refused.
+    Made by `Monitor.partition`. It can be sent to a worker before it has records. Then it stays
+    there, because it counts how often people came. One thread at a time may use it; calls from a
+    second thread raise.
 
     Parameters
     ----------
     layout : Layout
-        Where statistics lie.
+        Positions of the statistics.
     summand : IntervalTotals
-        Bounds on what a record adds to a cell of each block, and how many of a person count.
+        Bounds on a record's addition to a cell of each block, and the number of records per person.
     people : Participation or None
         Limits on the records of a person, if the partition enforces them.
     horizon : int
         Number of intervals.
     secret : bytes, optional
-        Key under which names of people are hashed; drawn if not given.
+        Key for hashing names of people; drawn if not given.
     """
 
     def __init__(
@@ -337,24 +338,24 @@ class Partition:
         self.cells = np.zeros(self._tally.size, dtype=np.int64)
         self.records = 0
         self._interval = 0
-        self._turn = 0  # of the limiter: never more of them between two tallies than intervals
+        self._turn = 0  # of the limiter; per tally it grows by at most its intervals
         self._sole = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.records or self._interval:
             raise TypeError("a partition that has counted records stays in its process")
-        # Without the secret: names of people are hashed under another one elsewhere.
+        # Without the secret, so that other partitions hash names of people with another key.
         return Partition, self._made_of
 
     def add_many(self, records: object, *, person: Persons = None) -> None:
-        """Add records of the running interval; arguments as of `Monitor.add_many`.
+        """Add records of the current interval; for arguments see `Monitor.add_many`.
 
         Raises
         ------
         RoundOrderError
             If another thread uses the partition; nothing is added.
         ValueError, TypeError
-            As for `Monitor.add_many`; nothing is added.
+            See `Monitor.add_many`; nothing is added.
         """
         with self._alone():
             count = count_records(records, person)
@@ -362,14 +363,14 @@ class Partition:
             self.add(self._turn, columns, group, self.digests(records, person, count), count)
 
     def _alone(self) -> threading.Lock:
-        """Return the lock that keeps other threads out, or raise if one is in."""
-        # Adding leaves the interpreter lock: cells and counts of two threads would mix.
+        """Return the lock that excludes other threads, or raise if a thread holds it."""
+        # Adding releases the interpreter lock, so cells and counts of two threads could mix.
         if self._sole.locked():
             raise RoundOrderError("the partition is in use by another thread")
         return self._sole
 
     def digests(self, records: object, person: Persons, count: int) -> Digests:
-        """Return who the people of records are, or raise; none is counted yet."""
+        """Return the digests of the records' people, or raise; nobody is counted yet."""
         self.check_person(person is not None)
         if self.limiter is None:
             return Digests()
@@ -379,7 +380,7 @@ class Partition:
         return self.limiter.digests(names, count)
 
     def check_person(self, given: bool) -> None:
-        """Raise `TypeError` unless people are given where they are limited, and only there."""
+        """Raise `TypeError` unless people are given if and only if they are limited."""
         if given and self.limiter is None:
             raise TypeError("person would be ignored: no participation is enforced here")
         if not given and self.limiter is not None:
@@ -393,14 +394,14 @@ class Partition:
         digests: bytes,
         count: int,
     ) -> None:
-        """Add records that are checked to the cells of an interval.
+        """Add checked records to the cells of an interval.
 
         Parameters
         ----------
         interval : int
-            The limiter's number of the interval, which never decreases.
+            The limiter's interval number, which never decreases.
         columns, group
-            As `Reader.table` returns them.
+            Results of `Reader.table`.
         digests : bytes
             16 bytes for the person of each record, if people are limited.
         count : int
@@ -416,43 +417,43 @@ class Partition:
         self.cells, self.records = found.cells, found.records
 
     def end(self, interval: int, limit: int) -> FloatArray:
-        """Return the sums of an interval, each kept within `limit` grids, and begin with the next.
+        """Return the sums of an interval, each within `limit` grids, and start the next interval.
 
         Parameters
         ----------
         interval : int
             Number of the interval that ends.
         limit : int
-            Largest contribution that noise is planned for, in multiples of the grid.
+            Largest contribution for which noise is planned, in multiples of the grid.
         """
         self.records, self._interval = 0, interval + 1
         return self._tally.take(self.cells, limit, self._made_of[0].grid)
 
     def tally(self, interval: int | None = None) -> Tally:
-        """Return the sums of the running interval, and begin with the next.
+        """Return the sums of the current interval, and start the next interval.
 
         Parameters
         ----------
         interval : int, optional
-            Number of the interval that ends; default: the running one. Numbers must not decrease.
+            Number of the interval that ends; default: the current one. Numbers must not decrease.
 
         Raises
         ------
         RoundOrderError
             If another thread uses the partition.
         ValueError
-            For an interval that has ended.
+            For an interval that has already ended.
         """
         with self._alone():
             ended = self._interval if interval is None else whole_number("interval", interval)
             if ended < self._interval:
                 raise ValueError(f"interval must be at least {self._interval}; got {ended}")
-            # People were admitted before the number of their interval was said. Counting 1 for it
-            # never takes two of their intervals for further apart than they are
-            # (docs/privacy/statistics.md, "Partitions"). Without a record no one was admitted: all
-            # intervals up to this one have passed.
+            # People were admitted before the interval's number was known. Counting 1 for this
+            # interval never makes two of their intervals seem farther apart than they are
+            # (docs/privacy/statistics.md, "Partitions"). Without records nobody was admitted, so
+            # all intervals up to this one have passed.
             self._turn += 1 if self.records else ended + 1 - self._interval
-            # The tally keeps the array, and a new one takes its place.
+            # The tally keeps the array, so a new array replaces it.
             found = Tally(ended, self.cells, self.records)
             self.cells = np.zeros_like(self.cells)
             self.records, self._interval = 0, ended + 1

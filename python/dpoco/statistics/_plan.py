@@ -1,8 +1,8 @@
-"""The plan of a monitor: which factorisation, how much noise, and what each view will look like.
+"""The plan of a monitor: the factorisation, the noise, and the accuracy of each view.
 
-The factorisation is the one whose worst view is best: of all candidates, for every view, the ratio
-of its noise to the least noise of any candidate; the candidate with the smallest largest ratio is
-taken. Only public numbers decide. Source: ``docs/privacy/statistics.md``.
+The factorisation is the one whose worst view is best. For each candidate and view, we compute the
+ratio of its noise to the least noise of any candidate, and take the candidate with the smallest
+largest ratio. Only public numbers decide. Source: ``docs/privacy/statistics.md``.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class Last:
     Parameters
     ----------
     intervals : int
-        At least 2. Before so many are over, the view is that of all intervals.
+        At least 2. Before so many intervals have ended, the view covers all intervals.
     """
 
     intervals: int
 
     def __post_init__(self) -> None:
-        """Refuse numbers that another view is for."""
+        """Raise for numbers that belong to another view."""
         positive_int("intervals", self.intervals, minimum=2)
 
     @property
     def damping(self) -> float:
-        """Factor a step of the factorisation that suits the view."""
+        """Damping factor per step of a factorisation that suits the view."""
         return float(0.5 ** (1.0 / self.intervals))
 
 
 @dataclass(frozen=True)
 class HalfLife:
-    """All intervals, each with half the weight of the one that is `intervals` later.
+    """All intervals, where the weight halves every `intervals` intervals.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class HalfLife:
     intervals: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no half-life."""
+        """Raise for an invalid half-life."""
         positive_float("intervals", self.intervals)
 
     @property
     def damping(self) -> float:
-        """Weight of an interval in units of the next one's."""
+        """Weight of an interval relative to the next one."""
         return float(0.5 ** (1.0 / self.intervals))
 
 
@@ -84,7 +84,7 @@ def view_name(view: View) -> str:
 
 
 def parse_view(text: str) -> View:
-    """Return the view of a name that `view_name` returned.
+    """Return the view whose name `view_name` returned.
 
     Raises
     ------
@@ -111,11 +111,11 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
     Parameters
     ----------
     factor : Buffered
-        How draws are correlated. With levels (`Normalised`) only the total has a formula.
+        Correlation of the draws. With levels (`Normalised`), only the total has a formula.
     view : View
-        The view that is computed from the sums.
+        View that is computed from the sums.
     pushes : int
-        Number of intervals n.
+        Number n of intervals.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
     Raises
     ------
     ValueError
-        For another view than "total" of a factorisation with levels.
+        For a view other than "total" with a factorisation with levels.
     """
     require_memory({"the noise of every interval": float(pushes)})
     if isinstance(factor, Normalised):
@@ -134,7 +134,7 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
         rounds = np.arange(1, pushes + 1)
         norms = np.asarray(continual_sum.row_norm(factor, rounds, pushes))
     else:
-        # A sum keeps all of the past, a single interval none of it.
+        # A total keeps all of the past, and a single interval none of it.
         kept = view.damping if isinstance(view, HalfLife) else float(view != "interval")
         width = view.intervals if isinstance(view, Last) else None
         norms = view_noise(factor, np.full(pushes, kept), width)[0]
@@ -149,13 +149,14 @@ def worst_row(factor: Buffered, view: View, pushes: int) -> float:
     return float(row_norms(factor, view, pushes).max())
 
 
-# Intervals that a stream without end is planned for: more than a century of hours.
+# Number of intervals for which an endless stream is planned: more than a century of hours.
 ENDLESS = 2**20
-# Records of an interval that the integers have room for, the largest that costs next to no noise.
-# Beyond, a cell stays at its limit: a count that is too small, and as private as before.
+# Numbers of records of an interval for which the integers have room; the largest one that hardly
+# increases the noise is used. Beyond it, a cell stays at its limit: the count is too small, but as
+# private as before.
 ROOMS = (10**9, 10**8, 10**7, 10**6, 10**5, 10**4, 10**3)
-_NO_MEMORY = 1e-100  # damping by which weights of buffers would underflow
-_LARGEST_COST = 0.01  # of a room: share by which its coarser grid makes the noise larger
+_NO_MEMORY = 1e-100  # damping for which the weights of buffers would underflow
+_LARGEST_COST = 0.01  # largest share by which the coarser grid of a room may increase the noise
 
 
 @dataclass(frozen=True)
@@ -169,9 +170,9 @@ class Row:
     deviation : float
         Largest standard deviation of the noise of a count of records, over all intervals.
     ratio : float
-        Noise of the view, divided by the least that any candidate for it alone has.
+        Noise of the view, divided by the least noise of any candidate for this view alone.
     useful_from : float
-        Records of a group from which on the statistic is within about 10 % of its range.
+        Number of records of a group from which the statistic is within about 10 % of its range.
     """
 
     view: str
@@ -183,16 +184,17 @@ class Row:
 
 @dataclass(frozen=True)
 class MonitorPlan:
-    """How accurate a monitor will be, before it has seen any record.
+    """The accuracy of a monitor, known before it has seen any record.
 
     Attributes
     ----------
     total : GaussianSum
         The released sum: bounds, factorisation and scale of the noise.
     rows : tuple of Row
-        One for each view and statistic.
+        One row per view and statistic.
     room : float
-        Records of one interval and group that are counted in full: beyond, cells stay at this.
+        Number of records of one interval and group that are counted in full; beyond, cells do not
+        grow.
     """
 
     total: GaussianSum
@@ -217,7 +219,7 @@ class MonitorPlan:
 
 def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator[Buffered]:
     """Yield the factorisations to compare: independent, for totals, and damped for each view."""
-    # Factorisations with levels have a formula for totals alone.
+    # Factorisations with levels only have a formula for totals.
     if list(views) == ["total"]:
         found = continual_sum.choose_buffers(pushes, near)
         yield _factor(found, pushes)
@@ -229,13 +231,13 @@ def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator
         if isinstance(view, (Last, HalfLife)):
             # The powers sqrt(q), q and q^2 of docs/privacy/statistics.md, "Choice".
             for faster in (0.5, 1.0, 2.0):
-                # A shorter memory is none: the independent candidate has that.
+                # With a shorter memory there is none, which is the independent candidate.
                 if (damping := view.damping**faster) > _NO_MEMORY:
                     yield damp(base, damping)
 
 
 def _factor(method: continual_sum.Method, pushes: int) -> Buffered:
-    """Return the factorisation of a method; all that are asked for here have buffers."""
+    """Return the factorisation of a method; all methods requested here have buffers."""
     factor = continual_sum.factorisation(method, pushes)
     assert isinstance(factor, Buffered)
     return factor
@@ -249,7 +251,7 @@ def choose(
     Parameters
     ----------
     views : sequence of View
-        The views that the user asks for.
+        The requested views.
     near : Neighbours
         How often one person comes.
     pushes : int
@@ -258,14 +260,14 @@ def choose(
     Returns
     -------
     factorisation : Buffered
-        For all views: they are computed from the same sums.
+        Factorisation for all views, which are computed from the same sums.
     ratios : dict of View to float
-        Noise of each view, divided by the least of any candidate.
+        Noise of each view, divided by the least noise of any candidate.
 
     Raises
     ------
     CalibrationError
-        If none fits on a lattice: too many intervals.
+        If no candidate fits on a lattice, because there are too many intervals.
     """
     known = [c for c in dict.fromkeys(candidates(views, near, pushes)) if c.fits(pushes)]
     if not known:
@@ -281,25 +283,25 @@ def plan_sum(
 ) -> GaussianSum:
     """Return the sum with the least noise that meets the budget, in integers with room.
 
-    Without a budget there is no noise.
+    Without a budget, there is no noise.
 
     Parameters
     ----------
     summand : IntervalTotals
-        Bounds on what one person adds to an interval.
+        Bounds on one person's addition to an interval.
     factor : Buffered
-        How draws are correlated.
+        Correlation of the draws.
     near : Neighbours
         How often one person comes.
     pushes : int
         Number of intervals.
     budget : Budget or None
-        Guarantee of all sums together; its delta is above 0.
+        Budget of all sums together; its delta is positive.
 
     Raises
     ------
     CalibrationError
-        If no noise meets it, or only noise on a lattice that is too coarse.
+        If no noise meets the budget, or only noise on a lattice that is too coarse.
     """
     plain = GaussianSum(summand, factor, pushes=pushes)
     if budget is None:
@@ -313,16 +315,16 @@ def plan_sum(
             found = noisy_on_lattice(plain, near, mu, room * largest)
         except CalibrationError:
             continue
-        # More room needs a coarser grid, whose rounding costs noise.
+        # More room needs a coarser grid, whose rounding increases the noise.
         if found.scale <= (1.0 + _LARGEST_COST) * least:
             return found
     if found is not None:
         return found
-    # If no room is cheap enough, the smallest that fits is taken.
+    # If no room is cheap enough, the smallest that fits is used.
     try:
         return noisy_on_lattice(plain, near, mu)
     except CalibrationError as error:
-        # Other sums may be in doubles, which that message says: these are in integers alone.
+        # The message says that other sums may use doubles, but these only use integers.
         why, _, _ = str(error).partition("; ")
         raise CalibrationError(
             f"{why}: take fewer records of a person in an interval, fewer cells (bins, categories, "
@@ -333,7 +335,7 @@ def plan_sum(
 def describe(
     layout: Layout, total: GaussianSum, views: Sequence[View], ratios: dict[View, float]
 ) -> MonitorPlan:
-    """Return the plan of a sum that is chosen."""
+    """Return the plan for a given sum."""
     rows = []
     for view in views:
         noise = total.scale * worst_row(_buffers(total), view, total.pushes)
@@ -357,8 +359,8 @@ def deviation(total: GaussianSum, view: View, interval: int) -> float:
     """Return the standard deviation of a cell's noise in a view after so many intervals."""
     factor = _buffers(total)
     if isinstance(factor, Normalised):
-        # A formula gives it for totals alone: the noise of all intervals of a long stream would not
-        # fit into memory.
+        # Totals have a formula. The noise of all intervals of a long stream would not fit into
+        # memory.
         norm = continual_sum.row_norm(factor, np.array([interval]), total.pushes)[0]
     else:
         norm = row_norms(factor, view, total.pushes)[interval - 1]
@@ -366,6 +368,6 @@ def deviation(total: GaussianSum, view: View, interval: int) -> float:
 
 
 def _buffers(total: GaussianSum) -> Buffered:
-    """Return a sum's factorisation; a monitor plans none without buffers."""
+    """Return a sum's factorisation, which has buffers in every monitor."""
     assert isinstance(total.factorisation, Buffered)
     return total.factorisation

@@ -1,4 +1,4 @@
-"""The publication of a monitor at the end of an interval, in all forms."""
+"""The publication of a monitor at the end of an interval, in all formats."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Cell(NamedTuple):
     Attributes
     ----------
     view, statistic, group, label : str
-        Name of the number: the view, the statistic, the group ("" without groups), and the bin,
-        category or quantile ("" for a single number).
+        Name of the number: view, statistic, group ("" without groups), and bin, category or
+        quantile ("" for a single number).
     value : float or None
         None if the noise hides it.
     deviation : float or None
         Standard deviation of the noise; exact for counts and sums, to first order for others.
     low, high : float
-        Ends of the interval of the level that was asked for.
+        Ends of the interval with the requested level.
     """
 
     view: str
@@ -47,14 +47,14 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """The statistics at the end of an interval: all of it may be published.
+    """The statistics at the end of an interval. All of it may be published.
 
     Attributes
     ----------
     interval : int
         Number of the interval, from 0 on.
     begin, end : str or None
-        When it began and ended, in ISO 8601, for intervals by the clock.
+        Beginning and end in ISO 8601, for intervals by the clock.
     vectors : mapping of str to ndarray
         The noisy cells of each view, in the order of the monitor's layout.
     deviations : mapping of str to float
@@ -71,7 +71,7 @@ class Release:
     layout: Layout
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out `estimates`, which have functions: they are computed again."""
+        """Leave out `estimates`, which contain functions and are recomputed."""
         return {name: value for name, value in vars(self).items() if name != "estimates"}
 
     @cached_property
@@ -112,13 +112,13 @@ class Release:
     ) -> tuple[float, float]:
         """Return an interval that covers the number without noise with probability `level`.
 
-        It covers the noise only, not how well the records stand for others. Arguments as of
-        `value`; `level` in (0, 1).
+        It accounts for the noise only, not for how well the records represent others. For the
+        arguments see `value`; `level` is in (0, 1).
 
         Returns
         -------
         low, high : float
-            Its ends. Of a mean or share with few records: the whole range that it can have.
+            Ends of the interval; for a mean or share with few records, its whole possible range.
 
         Raises
         ------
@@ -144,18 +144,18 @@ class Release:
         Parameters
         ----------
         level : float, default 0.95
-            Probability with which an interval covers the number without noise, in (0, 1).
+            Probability that an interval covers the number without noise, in (0, 1).
         simultaneous : bool, default False
-            Whether all intervals of this release cover together with probability `level`
+            Whether all intervals of this release together cover with probability `level`
             (Bonferroni).
         integers : bool, default False
-            Whether counts are rounded to integers from 0 on. Rounded counts are no longer unbiased:
-            averages of them over many small groups are too large.
+            Whether counts are rounded to nonnegative integers. Rounded counts are biased: their
+            averages over many small groups are too large.
 
         Returns
         -------
         list of Cell
-            By view, statistic, group and label, in the monitor's order.
+            Sorted by view, statistic, group and label, in the monitor's order.
 
         Raises
         ------
@@ -189,17 +189,17 @@ class Release:
         ]
 
     def to_dict(self, level: float = 0.95, **options: bool) -> dict[str, Any]:
-        """Return a JSON-able dictionary; arguments as of `cells`."""
+        """Return a JSON-able dictionary; for arguments see `cells`."""
         cells = [cell._asdict() for cell in self.cells(level, **options)]
         when = {"interval": self.interval, "begin": self.begin, "end": self.end}
         return {"kind": "dpoco.release", **when, "level": level, "cells": cells}
 
     def to_json(self, level: float = 0.95, **options: bool) -> str:
-        """Return one line of JSON; arguments as of `cells`."""
+        """Return one line of JSON; for arguments see `cells`."""
         return json.dumps(self.to_dict(level, **options), allow_nan=False)
 
     def to_frame(self, level: float = 0.95, **options: bool) -> Any:
-        """Return a pandas data frame with a row for each number; arguments as of `cells`."""
+        """Return a pandas data frame with one row per number; for arguments see `cells`."""
         pandas = import_package("pandas", "to_frame", "files")
         frame = pandas.DataFrame(self.cells(level, **options), columns=list(Cell._fields))
         for at, name in enumerate(("interval", "begin", "end")):
@@ -207,21 +207,21 @@ class Release:
         return frame
 
     def open_metrics(self, prefix: str = "dpoco") -> str:
-        """Return text in the format OpenMetrics, as Prometheus reads it.
+        """Return text in the OpenMetrics format, as read by Prometheus.
 
         Parameters
         ----------
         prefix : str, default "dpoco"
-            Begin of all names. Characters that names may not have become underscores.
+            Prefix of all names. Characters that are not allowed in names become underscores.
 
         Notes
         -----
-        A number that the noise hides is NaN. Each has its standard deviation next to it, with
-        ``_deviation`` behind the name.
+        A number that the noise hides is NaN. The standard deviation of each number has the same
+        name plus ``_deviation``.
         """
         lines: list[str] = []
         for statistic, _ in self.layout.statistics:
-            # Prometheus allows no other characters in names.
+            # Prometheus does not allow other characters in names.
             name = re.sub(r"[^a-zA-Z0-9_]", "_", f"{prefix}_{statistic}")
             cells = [c for c in self.cells() if c.statistic == statistic]
             for suffix, field in (("", "value"), ("_deviation", "deviation")):
@@ -229,10 +229,10 @@ class Release:
                 for cell in cells:
                     value = getattr(cell, field)
                     labels = {"view": cell.view, "group": cell.group, "label": cell.label}
-                    # To Prometheus an empty label is the same as none.
+                    # For Prometheus, an empty label is the same as none.
                     written = ",".join(f'{k}="{_escape(v)}"' for k, v in labels.items() if v)
                     lines.append(f"{name}{suffix}{{{written}}} {'NaN' if value is None else value}")
-        # OpenMetrics demands this last line; readers take a text without it for cut off.
+        # OpenMetrics requires this last line; readers treat a text without it as truncated.
         return "\n".join([*lines, "# EOF", ""])
 
     def __str__(self) -> str:
@@ -255,18 +255,18 @@ class Release:
 
 
 def _quantile(level: float, cells: int = 1) -> float:
-    """Return how many deviations an interval of this level has to either side."""
-    # Bonferroni: the chances of all cells to be outside add up to at most 1 - level.
+    """Return the half-width, in deviations, of an interval with this level."""
+    # Bonferroni: the probabilities that cells are outside sum to at most 1 - level.
     outside = (1.0 - real_in("level", level, "(0, 1)")) / (2.0 * cells)
     return -NormalDist().inv_cdf(outside)
 
 
 def _finite(number: float) -> float | None:
-    """Return a number that JSON can carry; None of NaN, which stands for what noise hides."""
+    """Return a number for JSON; None for NaN, which means that the noise hides the number."""
     return number if math.isfinite(number) else None
 
 
 def _escape(text: str) -> str:
     """Return a label's value as OpenMetrics quotes it."""
-    # Backslashes first: those that the others get must stay single.
+    # Backslashes come first, because those added for other characters must not be doubled.
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""The statistics: what a record adds to which cells, and what is read off noisy cells."""
+"""The statistics: which cells a record changes, and estimates from noisy cells."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from dpoco._validation import LARGEST_SCALE, SMALLEST_SCALE, FloatArray, real_float
 
-# A count is clearly above 0 if it is so many deviations above: the normal quantile .975. Below,
-# Fieller's set of level .95 is no interval (docs/privacy/statistics.md, "Error bars").
+# A count is clearly above 0 if it exceeds this many deviations, the normal .975 quantile. Below,
+# Fieller's set of level .95 is not an interval (docs/privacy/statistics.md, "Error bars").
 CLEAR = 1.959963984540054
 Bounds = Callable[[float], tuple[FloatArray, FloatArray]]
 
@@ -25,16 +25,17 @@ class Estimates:
     Attributes
     ----------
     labels : tuple of str
-        Name of each number of a group: the bin, the category or the quantile; "" for a single one.
+        Name of each number of a group: the bin, the category or the quantile; "" for a single
+        number.
     values : ndarray, shape (groups, labels)
-        NaN where the noise hides the value.
+        NaN if the noise hides the value.
     deviations : ndarray, shape (groups, labels)
         Standard deviations of the noise: exact for counts and sums; to first order for means,
         shares and quantiles.
     bounds : callable
-        From a number of deviations z to lower and upper ends, of the same shape.
+        Takes a number of deviations z and returns lower and upper ends, of the same shape.
     whole : bool
-        Whether values count records, so that they may be rounded to integers from 0 on.
+        Whether values count records, so that they may be rounded to nonnegative integers.
     """
 
     labels: tuple[str, ...]
@@ -45,16 +46,16 @@ class Estimates:
 
 
 def shortest(number: float) -> str:
-    """Return a number as a label: in six digits, or in all where these are not the number."""
+    """Return a number as a label, with six digits, or with all digits if six are not exact."""
     text = f"{number:g}"
-    # Two bins must not share a label, and a view is found again by its name.
+    # Different bins must have different labels, and a view is found again by its name.
     return text if float(text) == number else repr(float(number))
 
 
 def linear(
     labels: tuple[str, ...], values: FloatArray, deviation: float, *, whole: bool = False
 ) -> Estimates:
-    """Return estimates with noise of one deviation: counts and sums.
+    """Return estimates with the same noise deviation for each number: counts and sums.
 
     Parameters
     ----------
@@ -63,9 +64,9 @@ def linear(
     values : ndarray, shape (groups, labels)
         Noisy numbers.
     deviation : float
-        Standard deviation of the normal noise of each.
+        Standard deviation of the normal noise of each number.
     whole : bool
-        Whether they count records.
+        Whether the numbers count records.
     """
 
     def bounds(z: float) -> tuple[FloatArray, FloatArray]:
@@ -91,13 +92,13 @@ def ratio(
     variances : (float, float, float)
         Variances of the noise of `top` and of `bottom`, and their covariance.
     low, high : float
-        Range of the value. A set that Fieller's method does not bound is [low, high].
+        Range of the value. If Fieller's set is unbounded, the result is [low, high].
     shift : float
         Added to the ratio.
     """
     of_top, of_bottom, joint = variances
-    # Below this, a quotient would mostly show the noise of the count. Ends of the range may be
-    # published: they are known without data.
+    # Below this, a quotient would mostly show the noise of the count. The range may be published,
+    # because it is known without data.
     known = bottom > CLEAR * np.sqrt(of_bottom)
     quotient = np.where(known, top, np.nan) / np.where(known, bottom, 1.0)
     spread = of_top - 2.0 * quotient * joint + quotient**2 * of_bottom
@@ -129,7 +130,7 @@ def quantiles(
     edges : ndarray, shape (bins + 1,)
         Ends of the bins.
     counts : ndarray, shape (groups, bins)
-        Noisy counts with independent noise of this deviation.
+        Noisy counts, with independent noise of this deviation.
     """
     found = [_quantile(q, edges, counts, deviation) for q in probabilities]
 
@@ -139,7 +140,7 @@ def quantiles(
 
     low, high = bounds(1.0)
     values = np.stack(found, -1)
-    # Half the set at one deviation stands for the error to first order.
+    # Half the width of the set at one deviation represents the error to first order.
     deviations = np.where(np.isnan(values), np.nan, 0.5 * (high - low))
     return Estimates(tuple(map(shortest, probabilities)), values, deviations, bounds)
 
@@ -164,11 +165,11 @@ def _quantile(q: float, edges: FloatArray, counts: FloatArray, deviation: float)
 def _quantile_set(
     q: float, edges: FloatArray, counts: FloatArray, deviation: float, z: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of all x at which a test at level z does not reject that x is the quantile.
+    """Return the ends of the set of x that a test at level z does not reject as the quantile.
 
-    At the fraction f of bin k the noise of (records below x) - q (all records) has the variance
-    deviation^2 (k (1 - q)^2 + (f - q)^2 + (bins - 1 - k) q^2), and the test rejects where that
-    number is more than z deviations from 0: a quadratic inequality in f.
+    At the fraction f of bin k, the noise of (records below x) - q (all records) has the variance
+    deviation^2 (k (1 - q)^2 + (f - q)^2 + (bins - 1 - k) q^2). The test rejects if this number is
+    more than z deviations from 0, which is a quadratic inequality in f.
     """
     bins = counts.shape[1]
     k = np.arange(bins, dtype=np.float64)
@@ -184,17 +185,17 @@ def _quantile_set(
     root = np.sqrt(np.maximum(inside, 0.0))
     safe = np.where(a == 0.0, 1.0, a)
     one, other = (-b - root) / safe, (-b + root) / safe
-    # Ends of a bin, and roots within it, are the only candidates for the ends of the set.
+    # The ends of the set can only be ends of a bin, or roots inside a bin.
     fractions = np.stack([np.zeros_like(a), np.ones_like(a), one, other])
     within = (fractions >= 0.0) & (fractions <= 1.0)
     value = a * fractions**2 + 2.0 * b * fractions + c
     kept = within & (value <= 1e-9 * (np.abs(c) + np.abs(b) + np.abs(a) + unit))
-    # At a root the value is 0, whatever rounding makes of it.
+    # At a root the value is 0, apart from rounding errors.
     kept[2:] |= within[2:] & (inside >= 0.0)
     x = edges[:-1] + fractions * np.diff(edges)
     least = np.where(kept, x, np.inf).min(axis=(0, 2))
     most = np.where(kept, x, -np.inf).max(axis=(0, 2))
-    empty = least > most  # nothing is accepted: say nothing
+    empty = least > most  # nothing is accepted, so the whole range is returned
     return np.where(empty, edges[0], least), np.where(empty, edges[-1], most)
 
 
@@ -204,17 +205,17 @@ Name = str | int | bool
 
 @dataclass(frozen=True)
 class Block:
-    """Cells of which a record changes at most one a group, by at most `share`.
+    """Cells of which a record changes at most one per group, by at most `share`.
 
     Attributes
     ----------
     entry : {"one", "present", "value", "bin", "code"}
-        What a record adds to its cell: the unit always, if its number is finite, the unit times
-        its scaled number, or the unit in the cell of its bin or code.
+        A record's addition to its cell: always the unit; the unit if its number is finite; the unit
+        times its scaled number; or the unit in the cell of its bin or code.
     cells : int
-        Cells of a group.
+        Number of cells of a group.
     share : float
-        Largest change, where the squares of a statistic's blocks add up to 1.
+        Largest change; the squares over a statistic's blocks sum to 1.
     scale : tuple of float
         For "value": lowest and highest number, and the number subtracted before dividing.
     edges : tuple of float
@@ -230,7 +231,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class NoisyBlock:
-    """Noisy cells of a block in records, shape (groups, cells), and their deviation."""
+    """Noisy cells of a block in records, shape (groups, cells), with their deviation."""
 
     cells: FloatArray
     deviation: float
@@ -241,12 +242,12 @@ class Statistic:
     """Base of the statistics."""
 
     kind: ClassVar[str]
-    reads: ClassVar[bool] = True  # a column
+    reads: ClassVar[bool] = True  # whether it reads a column
     column: str | None = field(default=None, kw_only=True)
 
     @property
     def names(self) -> tuple[Name, ...] | None:
-        """Public values of a column of categories; None for a column of numbers, or for none."""
+        """Public values of a column of categories; None for a column of numbers, or no column."""
         return None
 
     def blocks(self) -> tuple[Block, ...]:
@@ -258,7 +259,7 @@ class Statistic:
         raise NotImplementedError
 
     def least_records(self, deviation: float) -> float:
-        """Return from how many records of a group on the statistic is within about 10 %.
+        """Return how many records of a group make the statistic accurate to about 10 %.
 
         For counts and sums: 10 % of the count, or of the largest sum. For means and shares: a tenth
         of the half-width of their range. For quantiles: a tenth in probability.
@@ -266,7 +267,7 @@ class Statistic:
         Parameters
         ----------
         deviation : float
-            Noise of a block of share 1, in records.
+            Noise of a block with share 1, in records.
         """
         return 10.0 * deviation / min(block.share for block in self.blocks())
 
@@ -284,10 +285,10 @@ def from_dict(record: dict[str, Any]) -> Statistic:
 
 @dataclass(frozen=True)
 class Count(Statistic):
-    """How many records there are."""
+    """Number of records."""
 
     kind = "count"
-    reads = False  # records are counted whatever they hold
+    reads = False  # records are counted whatever they contain
 
     def blocks(self) -> tuple[Block, ...]:
         """Return one cell."""
@@ -300,17 +301,17 @@ class Count(Statistic):
 
 @dataclass(frozen=True)
 class _Ranged(Statistic):
-    """Base of statistics of numbers in a public range, to which numbers are clipped silently."""
+    """Base of statistics of numbers in a public range, to which numbers are silently clipped."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse ranges that are missing, reversed or infinite."""
+        """Raise for ranges that are missing, reversed or infinite."""
         for name in ("low", "high"):
             object.__setattr__(self, name, real_float(name, getattr(self, name)))
         largest = max(abs(self.low), abs(self.high))
-        # Squares of widths are divided by counts: within these sizes nothing overflows.
+        # Squares of widths are divided by counts. Within these sizes nothing overflows.
         if not (self.low < self.high and largest <= LARGEST_SCALE):
             raise ValueError(
                 f"low must be below high, both within {LARGEST_SCALE:g}; "
@@ -330,7 +331,7 @@ class Sum(_Ranged):
     Parameters
     ----------
     low, high : float
-        Public range of a number. Numbers beyond are clipped silently; missing ones add nothing.
+        Public range of a number. Numbers outside are silently clipped; missing ones add nothing.
     column : str, optional
         Name of the column; default: the name of the statistic. Keyword-only.
     """
@@ -339,7 +340,7 @@ class Sum(_Ranged):
 
     @property
     def _largest(self) -> float:
-        """Largest size of a number: the unit of the cell."""
+        """Largest absolute value of a number: the unit of the cell."""
         return max(abs(self.low), abs(self.high))
 
     def blocks(self) -> tuple[Block, ...]:
@@ -351,7 +352,7 @@ class Sum(_Ranged):
         return linear(("",), blocks[0].cells * self._largest, blocks[0].deviation * self._largest)
 
 
-# The squares of the shares of a mean's two blocks add up to 1.
+# The squares of the shares of a mean's two blocks sum to 1.
 _HALF = math.sqrt(0.5)
 
 
@@ -362,7 +363,7 @@ class Mean(_Ranged):
     Parameters
     ----------
     low, high : float
-        Public range of a number, to which numbers are clipped silently.
+        Public range of a number, to which numbers are silently clipped.
     column : str, optional
         Name of the column; default: the name of the statistic. Keyword-only.
 
@@ -375,7 +376,7 @@ class Mean(_Ranged):
 
     @property
     def _middle(self) -> float:
-        """Middle of the range, which is subtracted: it halves what a number can add."""
+        """Middle of the range. Subtracting it halves the largest addition of a number."""
         return self.low + 0.5 * (self.high - self.low)
 
     @property
@@ -389,7 +390,7 @@ class Mean(_Ranged):
         return Block("value", share=_HALF, scale=scale), Block("present", share=_HALF)
 
     def estimates(self, blocks: Sequence[NoisyBlock]) -> Estimates:
-        """Return the quotient of both cells."""
+        """Return the quotient of the two cells."""
         sums, counts = blocks
         variances = ((self._width * sums.deviation) ** 2, counts.deviation**2, 0.0)
         return ratio(
@@ -404,8 +405,8 @@ class Share(Statistic):
     Parameters
     ----------
     column : str, optional
-        Column of truth values, or of numbers 1 (yes) and 0 (no); all other values count as
-        missing. Default: the name of the statistic. Keyword-only.
+        Column of truth values, or of numbers 1 (yes) and 0 (no); all other values count as missing.
+        Default: the name of the statistic. Keyword-only.
     """
 
     kind = "share"
@@ -418,7 +419,7 @@ class Share(Statistic):
         """Return yes / (yes + no)."""
         cells, variance = blocks[0].cells, blocks[0].deviation ** 2
         total = cells.sum(axis=1, keepdims=True)
-        # Yes is a part of the total, so that their covariance is its variance.
+        # Yes is a part of the total, so their covariance is the variance of yes.
         return ratio(cells[:, 1:], total, (variance, 2.0 * variance, variance), 0.0, 1.0)
 
 
@@ -429,8 +430,8 @@ class Histogram(Statistic):
     Parameters
     ----------
     edges : sequence of float
-        Public, finite and increasing. Two further bins count numbers below the first edge, and from
-        the last edge on.
+        Public, finite and increasing. Two more bins count numbers below the first edge, and numbers
+        from the last edge on.
     column : str, optional
         Name of the column; default: the name of the statistic. Keyword-only.
     """
@@ -439,11 +440,11 @@ class Histogram(Statistic):
     edges: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse edges out of order."""
+        """Raise for edges out of order."""
         object.__setattr__(self, "edges", increasing(self.edges, 1))
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return a cell a bin."""
+        """Return one cell per bin."""
         return (Block("bin", len(self.edges) + 1, edges=self.edges),)
 
     def estimates(self, blocks: Sequence[NoisyBlock]) -> Estimates:
@@ -456,12 +457,12 @@ class Histogram(Statistic):
 
 @dataclass(frozen=True)
 class Categories(Statistic):
-    """Counts of a column by public values, and of everything else.
+    """Counts of a column by public values, and of all other values together.
 
     Parameters
     ----------
     values : sequence of str, int or bool
-        Public values. Records without a value count nowhere.
+        Public values. Records without a value are not counted.
     column : str, optional
         Name of the column; default: the name of the statistic. Keyword-only.
     """
@@ -470,7 +471,7 @@ class Categories(Statistic):
     values: tuple[Name, ...]
 
     def __post_init__(self) -> None:
-        """Refuse values that are no names, or equal."""
+        """Raise for values that are equal or are not names."""
         object.__setattr__(self, "values", public_values("values", self.values))
 
     @property
@@ -479,7 +480,7 @@ class Categories(Statistic):
         return self.values
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return a cell a value, and one for everything else."""
+        """Return one cell per value, and one for all other values."""
         return (Block("code", len(self.values) + 1),)
 
     def estimates(self, blocks: Sequence[NoisyBlock]) -> Estimates:
@@ -497,7 +498,7 @@ class Quantiles(Statistic):
     probabilities : float or sequence of float
         In (0, 1): 0.5 is the median.
     edges : sequence of float
-        Public, finite and increasing, at least three. Numbers beyond are counted in the first or
+        Public, finite and increasing, at least three. Numbers outside are counted in the first or
         last bin.
     column : str, optional
         Name of the column; default: the name of the statistic. Keyword-only.
@@ -508,7 +509,7 @@ class Quantiles(Statistic):
     edges: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse probabilities that are none, and edges out of order."""
+        """Raise for invalid probabilities, and for edges out of order."""
         given = self.probabilities
         several = (given,) if isinstance(given, (int, float)) else tuple(given)
         asked = tuple(real_float("probabilities", q) for q in several)
@@ -518,7 +519,7 @@ class Quantiles(Statistic):
         object.__setattr__(self, "edges", increasing(self.edges, 3))
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return a cell a bin."""
+        """Return one cell per bin."""
         return (Block("bin", len(self.edges) - 1, edges=self.edges[1:-1]),)
 
     def estimates(self, blocks: Sequence[NoisyBlock]) -> Estimates:
@@ -527,7 +528,7 @@ class Quantiles(Statistic):
         return quantiles(self.probabilities, edges, blocks[0].cells, blocks[0].deviation)
 
     def least_records(self, deviation: float) -> float:
-        """As `Statistic.least_records`: the noise of counts up to a quantile adds up over bins."""
+        """See `Statistic.least_records`; the noise of counts up to a quantile adds up over bins."""
         bins = len(self.edges) - 1
         spread = max(math.sqrt(bins * q * (1.0 - q)) for q in self.probabilities)
         return 10.0 * deviation * max(spread, 1.0)
@@ -539,9 +540,9 @@ def increasing(edges: Sequence[float], least: int) -> tuple[float, ...]:
     Parameters
     ----------
     edges : sequence of float
-        In order.
+        Edges in order.
     least : int
-        Smallest number of them.
+        Smallest number of edges.
     """
     found = tuple(real_float("edges", edge) for edge in edges)
     finite = all(math.isfinite(edge) for edge in found)
@@ -556,16 +557,16 @@ def public_values(name: str, values: Sequence[Name]) -> tuple[Name, ...]:
     Raises
     ------
     TypeError
-        For a single text, and for values that are no texts, integers or truth values.
+        For a single text, and for values other than texts, integers or truth values.
     ValueError
-        If two are alike, or one is the name of all others.
+        If two are equal, or one is the name of all other values.
     """
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name} must be a sequence of values; got a single text")
     found = tuple(values)
     if not found or not all(isinstance(value, (str, int)) for value in found):
         raise TypeError(f"{name} must be texts, integers or truth values, at least one")
-    # Labels are texts: with two alike a number could not be asked for.
+    # Labels are texts. If two were equal, a number could not be selected by its label.
     labels = {*map(str, found), OTHER}
     if len(labels) <= len(found):
         raise ValueError(f"{name} must differ, as texts too, and none may be {OTHER!r}")
