@@ -118,9 +118,9 @@ def regret(plan: SelectorPlan, rounds: int | None = None) -> RegretBound:
     plan : Plan
         Calibrated or the user's own.
     rounds : int, optional
-        At least 1; needed for a stream without end.
+        At least 1; required for an endless stream.
 
-    At least 1; required for an endless stream.
+    Returns
     -------
     RegretBound
         At most `rounds`, with the terms of `regret_terms`. O(log rounds).
