@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import nullcontext
 
@@ -23,6 +24,23 @@ from dpoco.random import Source
 
 NAMES = [each.name for each in LEARNERS if each.plays in RUNNING]
 SLOW = {"comw": 400, "ctrl": 2000}  # rounds, where one costs much
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_runs_are_short_ones_in_a_row(name):
+    """Past the end of a chunk (8192 rounds), and of what compiled loops take at a time."""
+    rounds, subject = 400 if name in SLOW else 8300, _standard_subject(name)
+    parts = tuple(np.resize(part, (rounds, *part.shape[1:])) for part in subject.stream)
+    with quiet():
+        whole, short = (subject.make(horizon=rounds, source=Source.seeded(1)) for _ in range(2))
+    ends = (0, 1, 3, 10, 74, 139, 267, 390, *range(1000, rounds, 1234), rounds)
+    played = [short.run(*(p[i:j] for p in parts)) for i, j in itertools.pairwise(ends)]
+    played.append(whole.run(*parts))
+    if subject.plays != "sums":
+        part = "actions" if subject.plays == "arms" else "decisions"
+        played = [getattr(each, part) for each in played]
+    assert np.array_equal(np.concatenate(played[:-1]), played[-1])
+    assert whole._engine.state() == short._engine.state()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -334,6 +334,20 @@ def test_releases_have_not_moved(name):
         assert now == was
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
+def test_traces_have_the_losses_of_their_decisions(name):
+    """Of records with gaps and beyond all bounds, too: both as they were clipped."""
+    subject = named_subject(name)
+    if subject.plays not in ("records", "experts", "surface") or not subject.runs:
+        return
+    trace = subject.fresh().run(
+        *(beyond(part, math.nan, -math.inf, math.inf) for part in subject.part(0, 24))
+    )
+    own = [trace.comparator_losses(each)[t] for t, each in enumerate(trace.decisions)]
+    np.testing.assert_allclose(trace.losses, own, rtol=1e-12, atol=1e-15)
+
+
 def measure():
     """Return what `tests/pins/releases.json` holds."""
     names = [*LISTED, *VARIANTS]

@@ -52,7 +52,7 @@ _ENGINES = (
     "tests/oco/test_comw_engine_protocol.py",
     "tests/oco/test_ctrl_engine.py", "tests/oco/test_ctrl_engine_law.py",
     "tests/oco/test_coupled_custom.py", "tests/oco/test_coupled_engines.py",
-    "tests/oco/test_ctrl_engine_state.py", "tests/oco/test_ctrl_solver.py",
+    "tests/oco/test_ctrl_solver.py",
     "tests/oco/test_lipschitz_nets.py", "tests/oco/test_noisy_ftrl_audit.py",
     "tests/oco/test_noisy_newton.py", "tests/people/test_limiter.py",
     "tests/state/test_forged_states.py",

@@ -39,22 +39,6 @@ def test_unbounded_decisions(coupled, name):
     assert np.array_equal(loaded.last_decision, single.last_decision)
 
 
-@pytest.mark.parametrize("name", FEW)
-def test_the_trace_is_that_of_the_clipped_records(coupled, name):
-    stream, learner = coupled.stream(name, T), coupled.make(name)
-    trace = learner.run(*stream.data)
-    kept = trace.decisions
-    for t in (0, 3, 11, T - 1):
-        assert trace.losses[t] == pytest.approx(trace.comparator_losses(kept[t])[t], abs=1e-12)
-    moves = np.flatnonzero(np.any(np.diff(kept, axis=0), axis=1))
-    assert np.array_equal(trace.switches, moves)
-    assert trace.switches.size == learner.switches
-    short = coupled.make(name)
-    with pytest.raises(ValueError, match="record_decisions"):
-        _ = short.run(*stream.data, record_decisions=False).decisions
-    assert np.array_equal(short.last_decision, learner.last_decision)
-
-
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", FEW)
 def test_nothing_is_decided_over_a_single_block_or_without_a_switch(coupled, name):
@@ -67,29 +51,6 @@ def test_nothing_is_decided_over_a_single_block_or_without_a_switch(coupled, nam
         assert learner._engine.variates_drawn() == drawn
         assert (decisions == learner.last_decision).all()
         assert learner.guarantee.epsilon == 0.0  # nothing released depends on data
-
-
-def test_huge_records_are_clipped(coupled, any_problem):
-    """Not only do they do no harm: they act as the record on the bound does."""
-    if any_problem.endswith("custom"):
-        return
-    huge, clipped = coupled.stream(any_problem, T), coupled.stream(any_problem, T)
-    domain, loss = coupled.make(any_problem).domain, coupled.losses[any_problem.split()[3]]
-    if huge.kind == "quadratic":
-        matrices, vectors = clipped.data
-        scaled = matrices * 1e3, vectors * 1e3
-        factors = loss.scales(domain, *scaled)
-        clipped.data = (factors[:, None, None] * scaled[0], factors[:, None] * scaled[1])
-        huge.data = scaled
-    else:
-        norms = np.linalg.norm(huge.data[0], ord=domain.dual_exponent, axis=1)
-        huge.data[0][...] *= (1e200 / norms)[:, None]
-        clipped.data[0][...] /= norms[:, None]
-    got, want = coupled.make(any_problem), coupled.make(any_problem)
-    decisions = huge.play(got, 0, T)
-    assert np.allclose(decisions, clipped.play(want, 0, T), atol=1e-8)
-    assert got.switches == want.switches
-    assert all(domain.contains(each) for each in decisions)
 
 
 SAVED = [

@@ -119,3 +119,12 @@ def test_incremental_ratios_agree_with_densities_from_scratch():
                 stays += 1
         assert stays > 100
         assert worst < 1e-10
+
+
+def test_without_noise_the_leader_is_followed():
+    engine, mirror, stream = pair(
+        "logistic", "ball", coupling="scheduled", forced_switch=1.0, noise_scale=0.0
+    )
+    assert engine.grid == 0.0
+    play(engine, mirror, stream)
+    assert engine.variates_drawn() == [0] * 6
