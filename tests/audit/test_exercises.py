@@ -52,14 +52,17 @@ def test_every_instruction_set_plays_the_same(cls):
     for exercise in EXERCISES[cls]:
         make, plays = exercise.maker(), []
         try:
-            for name in ("baseline", "auto"):
-                dpoco.random.select_instruction_set(name)
+            for name in ("baseline", "avx2", "avx512"):
+                try:
+                    dpoco.random.select_instruction_set(name)
+                except ValueError:
+                    continue  # this processor has it not
                 family = find_family(make(Source.seeded(1)))
                 play = family.play(make(Source.seeded(1)), exercise.stream(family))
                 plays.append(pickle.dumps((play.published, play.variates, play.notes)))
         finally:
             dpoco.random.select_instruction_set("auto")
-        assert plays[0] == plays[1]
+        assert plays == plays[:1] * len(plays)
 
 
 # ---- one kind of fault each ----------------------------------------------------------------------

@@ -91,21 +91,6 @@ def test_with_one_expert_or_one_round_nothing_depends_on_the_losses(name, n, rou
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_every_instruction_set_gives_the_same_bits(name):
-    losses = np.random.default_rng(3).random((300, 37))
-    before, states = dpoco.random.instruction_set(), []
-    try:
-        for chosen in ("baseline", "auto"):
-            dpoco.random.select_instruction_set(chosen)
-            learner = make(name, 37, horizon=300)
-            learner.run(losses)
-            states.append(learner._engine.state())
-    finally:
-        dpoco.random.select_instruction_set(before)
-    assert states[0] == states[1]
-
-
-@pytest.mark.parametrize("name", LEARNERS)
 def test_traces_compare_with_experts_and_sequences(name):
     losses = np.random.default_rng(2).random((40, 4))
     losses[3, 1] = np.nan

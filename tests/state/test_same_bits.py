@@ -396,9 +396,8 @@ def test_every_instruction_set_gives_these_bits() -> None:
         except ValueError:
             continue  # this processor has it not
         try:
-            assert {key: CASES[key]() for key in list(CASES)[::5]} == {
-                key: GOLDEN[key] for key in list(CASES)[::5]
-            }
+            for key in {*list(CASES)[::5], *(key for key in CASES if key.startswith("noise"))}:
+                assert CASES[key]() == GOLDEN[key]
         finally:
             dpoco.random.select_instruction_set("auto")
 
