@@ -53,27 +53,6 @@ def test_any_order_is_the_ordinary_run_in_that_order(name, seed):
     assert learner._engine.state() == plain._engine.state()
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_without_delay_it_is_the_ordinary_run(name):
-    make, kind = LEARNERS[name]
-    rows = records(kind)
-    learner, plain = make(), make()
-    for row in rows:
-        decision, ticket = learner.decide(ticket=True)
-        assert same(decision, plain.decide())
-        learner.observe(*row, ticket=ticket)
-        plain.observe(*row)
-    assert learner._engine.state() == plain._engine.state()
-    if "custom" in name:
-        return
-    run = play_delayed(make(), tuple(np.array(part) for part in zip(*rows, strict=True)), 0)
-    trace = make().run(*(np.array(part) for part in zip(*rows, strict=True)))
-    assert same(run.decisions, trace.decisions)
-    assert np.allclose(run.values, trace.losses, rtol=1e-12, atol=1e-12)
-    assert same(run.arrivals, np.arange(T))
-    assert run.outstanding == 1
-
-
 def test_a_late_record_is_differentiated_at_the_decisions_of_its_arrival():
     make, kind = LEARNERS["tree, custom"]
     learner, rows, asked = make(), records(kind), []
@@ -124,20 +103,9 @@ def test_a_record_that_is_refused_changes_nothing():
     assert learner.round == 1
 
 
-def test_the_horizon_counts_arrivals_and_promises():
+def test_a_late_record_behind_the_horizon_is_refused():
     make, kind = LEARNERS["hedge"]
-    learner, (row,) = make(horizon=3), records(kind, rounds=1)
-    tickets = [learner.decide(ticket=True)[1] for _ in range(3)]
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.decide(ticket=True)
-    learner.expire(tickets[1])
-    tickets[1] = learner.decide(ticket=True)[1]
-    for ticket in tickets:
-        learner.observe(*row, ticket=ticket)
-    assert learner.round == 3
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.decide(ticket=True)
-    full = make(horizon=2)
+    full, (row,) = make(horizon=2), records(kind, rounds=1)
     _, late = full.decide(ticket=True)
     full.run(np.zeros((2, N)))
     with pytest.raises(dpoco.HorizonExceeded):
@@ -148,6 +116,11 @@ def test_the_horizon_counts_arrivals_and_promises():
 def test_play_delayed_checks_and_orders():
     make, _ = LEARNERS["hedge"]
     losses = np.random.default_rng(0).random((6, N))
+    run, trace = play_delayed(make(), (losses,), 0), make().run(losses)
+    assert same(run.decisions, trace.decisions)
+    assert same(run.values, trace.losses)
+    assert same(run.arrivals, np.arange(6))
+    assert run.outstanding == 1
     run = play_delayed(make(), (losses,), [5, 0, -1, 1, 1, 0])
     assert run.arrivals.tolist() == [1, 3, 0, 4, 5]
     assert run.outstanding == 4

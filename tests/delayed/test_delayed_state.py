@@ -70,13 +70,6 @@ def test_bandits_resume_with_tickets_outstanding(name, tmp_path):
     assert whole[1:] == parts[1:]
 
 
-def test_a_learner_without_tickets_is_saved_as_ever():
-    learner = LEARNERS["hedge"][0]()
-    header, _ = _state.unpack(learner._to_bytes())
-    assert "tickets" not in header["object"]
-    assert type(learner)._from_bytes(learner._to_bytes()).outstanding == ()
-
-
 def test_a_ticket_issued_behind_the_state_is_unknown(tmp_path):
     learner = BANDITS["linucb"]()
     learner.decide(np.zeros(D), ticket=True)
