@@ -1,7 +1,7 @@
 """Streams to learn from: bundled real ones, files, and simulated regressions.
 
-A stream is a matrix of records in the order they arrive, with one label each. All scaling uses
-public constants declared in advance; nothing is ever estimated from the records.
+A stream is a matrix of records in order of arrival, with one label each. All scaling uses public
+constants that are declared in advance; nothing is ever estimated from the records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the cells of columns become numbers, declared in public; and all that names a record."""
+"""Public declarations of how cells of columns become numbers and of the fields of a record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpoco.datasets._tables import Table, category_text, is_missing, number_in
 
 @dataclass(frozen=True)
 class Coding:
-    """How cells become numbers: public lists of categories, constants for gaps, the event's text.
+    """How cells become numbers: public categories, constants for missing cells, the event's text.
 
     All of it must be known without the records, like the ranges of columns.
 
@@ -24,18 +24,18 @@ class Coding:
     ----------
     categories : mapping of str to sequence of str
         By column. Each category becomes a feature ``column=category``: 1 in its rows, 0 in others.
-        A category that is not listed, or is missing, is 0 in all of them. The list of a label
-        numbers its classes from 0; a label that is not listed is -1.
+        A category that is not listed or is missing is 0 in all of them. The list of a label numbers
+        its classes from 0; a label that is not listed is -1.
     missing : mapping of str to float
-        By column of numbers: what stands for a missing cell. Elsewhere a record with a missing cell
-        is an empty record.
+        By column of numbers: the value that replaces a missing cell. In other columns, a missing
+        cell makes the record an empty one.
     positive : str, optional
-        For a label: the text or number that is the event (label 1); any other one is label 0.
+        For a label: the text or number of the event (label 1); all others are label 0.
 
     Raises
     ------
     ValueError, TypeError
-        If a list is a text, is empty or names a category twice, or a constant is not finite.
+        If a list is a text, is empty or contains a category twice, or if a constant is not finite.
     """
 
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -52,14 +52,14 @@ class Coding:
                 raise ValueError(f"the categories of {name!r} must be different texts")
             if name in self.missing:
                 raise ValueError(f"column {name!r} has categories: it needs no constant for gaps")
-        # One that is not would make the record an empty one, as the gap itself does.
+        # A constant that is not finite would make the record empty, like the missing cell.
         if not all(map(math.isfinite, self.missing.values())):
             raise ValueError("a constant for missing cells must be finite")
         object.__setattr__(self, "categories", listed)
         object.__setattr__(self, "missing", {k: float(v) for k, v in self.missing.items()})
 
     def names(self, columns: Iterable[str]) -> list[str]:
-        """Return the names of features that columns become."""
+        """Return the names of the features into which columns are converted."""
         lists = ([f"{name}={each}" for each in self.categories[name]] if name in self.categories
                  else [name] for name in columns)  # fmt: skip
         return [name for each in lists for name in each]
@@ -67,25 +67,25 @@ class Coding:
     def records(
         self, table: Table, columns: Sequence[str], label: str | None = None
     ) -> tuple[FloatArray, FloatArray, dict[str, NDArray[np.bool_]]]:
-        """Return what the rows of a table hold, as numbers.
+        """Return the rows of a table as numbers.
 
         Parameters
         ----------
         table : Table
-            Has all these columns.
+            Must have all these columns.
         columns : sequence of str
-            To be features, in this order.
+            Columns to use as features, in this order.
         label : str, optional
-            Column of the labels.
+            Column with the labels.
 
         Returns
         -------
         features : ndarray of float64, shape (T, d)
-            NaN where a cell is missing and no constant stands for it.
+            NaN if a cell is missing and has no constant.
         labels : ndarray of float64, shape (T,)
-            NaN where missing; of shape (0,) without a label.
+            NaN if missing; of shape (0,) without a label.
         flags : dict of str to ndarray of bool, shape (T,)
-            Which rows have a category that is not listed, or a constant in place of a gap.
+            Rows with a category that is not listed, or with a constant in place of a missing cell.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Coding:
         # Labels with codes are texts, which `select` would refuse.
         coded = self.positive is not None or label in self.categories
         if label is not None and not coded:
-            # One pass over the file reads the label with the features.
+            # So the label is read in the same pass over the file as the features.
             numeric.append(label)
         numbers = dict(zip(numeric, table.select(numeric).T, strict=True)) if numeric else {}
         flags: dict[str, NDArray[np.bool_]] = {}
@@ -126,11 +126,11 @@ class Coding:
         missing = np.array([is_missing(entry) for entry in entries])
         if label in self.categories:
             codes = codes_in(entries, self.categories[label])
-            # A listed category may be a word that elsewhere stands for a missing cell, such as
-            # none.
+            # A listed category may be a word, such as "none", that means a missing cell in other
+            # columns.
             return np.where(missing & (codes < 0), np.nan, codes.astype(np.float64))
         wanted = self.positive or ""
-        number = number_in(wanted)  # yes is also true and 1
+        number = number_in(wanted)  # "yes" also matches true and 1
         known: dict[str, bool] = {}
         for entry in entries:
             text = str(entry)
@@ -138,14 +138,14 @@ class Coding:
                 same = number is not None and number_in(text) == number
                 known[text] = same or category_text(entry) == category_text(wanted)
         events = np.array([known[str(entry)] for entry in entries])
-        # As above: the event may be such a word.
+        # As above, the event may be such a word.
         return np.where(missing & ~events, np.nan, events.astype(np.float64))
 
 
 def codes_in(entries: Iterable[object], listed: Sequence[str]) -> IntArray:
-    """Return the positions of entries in a list, shape (T,); -1 for others."""
+    """Return the positions of entries in a list, shape (T,); -1 for entries that are not in it."""
     places = {category: place for place, category in enumerate(listed)}
-    # Cells repeat: each text is read once.
+    # Cells repeat, so each text is only read once.
     known: dict[str, int] = {}
     codes = []
     for entry in entries:
@@ -165,22 +165,22 @@ class Schema:
     features : tuple of str
         Names of the features in order, without the constant; ``column=category`` for categories.
     ranges : tuple of (float, float)
-        Declared range of each, mapped to [-1, 1]; values outside saturate.
+        Declared range of each feature, mapped to [-1, 1]; values outside saturate.
     intercept : bool
         Whether a constant feature of 1 is appended.
     task : {"classification", "regression"}
         Whether predictions are probabilities of the event, or numbers.
     label : str
-        Name of what is predicted.
+        Name of the predicted column.
     label_range : (float, float) or None
-        Declared range of the label, mapped to [-1, 1], or to [0, 1] of a classification.
+        Declared range of the label, mapped to [-1, 1], or to [0, 1] for classification.
     coding : Coding
-        Categories, constants for gaps, and the text of the event.
+        Categories, constants for missing cells, and the text of the event.
 
     Raises
     ------
     ValueError, TypeError
-        If a field is none of these.
+        For an invalid field.
     """
 
     features: tuple[str, ...]
@@ -192,7 +192,7 @@ class Schema:
     coding: Coding = field(default_factory=Coding)
 
     def __post_init__(self) -> None:
-        # Schemas are also read from files of others: nothing is taken for granted.
+        # Schemas are also read from files of unknown origin, so everything is checked.
         names = (*self.features, self.label, *self.coding.categories, *self.coding.missing)
         if not all(isinstance(name, str) for name in names) or not self.features:
             raise ValueError("a schema needs features, whose names are texts")
@@ -219,22 +219,22 @@ class Schema:
 
     @property
     def columns(self) -> list[str]:
-        """Names of a table's columns that are read, in order, without the label."""
-        # Not by splitting at "=", which names and categories may contain.
+        """Names of the columns that are read from a table, in order, without the label."""
+        # We do not split at "=", because names and categories may contain it.
         owners = {
             f"{name}={each}": name for name, own in self.coding.categories.items() for each in own
         }
         return list(dict.fromkeys(owners.get(name, name) for name in self.features))
 
     def difference(self, other: Schema) -> str | None:
-        """Return in which declaration another schema differs, in words; None if in none."""
+        """Return in words in which declaration another schema differs; None if it does not."""
         if self.columns != other.columns:
             return f"columns: {', '.join(self.columns)}; not {', '.join(other.columns)}"
         for name in ("label", "task", "label_range", "intercept"):
             if getattr(self, name) != getattr(other, name):
                 return (f"{name.replace('_', ' ')}: {getattr(self, name)}; "
                         f"not {getattr(other, name)}")  # fmt: skip
-        # Ranges only where categories agree: those of other categories are of other features.
+        # Ranges are compared only if categories agree, because other categories are other features.
         for name in ("positive", "categories", "ranges", "missing"):
             if name == "ranges":
                 for each, own, its in zip(self.features, self.ranges, other.ranges, strict=True):
@@ -246,7 +246,7 @@ class Schema:
         return None
 
     def to_dict(self) -> Fields:
-        """Return the schema as JSON carries it."""
+        """Return the schema as a JSON-able dictionary."""
         return {
             "features": list(self.features), "ranges": [list(each) for each in self.ranges],
             "intercept": self.intercept, "task": self.task, "label": self.label,
@@ -257,12 +257,12 @@ class Schema:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Schema:
-        """Return the schema of a record of `to_dict`.
+        """Return the schema from a record of `to_dict`.
 
         Raises
         ------
         ValueError, TypeError, LookupError
-            If it is none. Callers turn these into their own errors.
+            For an invalid record. Callers convert these into their own errors.
         """
         bounds = record["label_range"]
         made = cls(
@@ -271,14 +271,14 @@ class Schema:
             None if bounds is None else (bounds[0], bounds[1]),
             Coding(record["categories"], record["missing"], record["positive"]),
         )  # fmt: skip
-        # Numbers that were given as texts or bools would come back as others.
+        # Numbers given as texts or bools would be converted, and so differ from the record.
         if made.to_dict() != {name: record[name] for name in made.to_dict()}:
             raise ValueError("the schema has missing or unknown fields")
         return made
 
 
 def _words(coding: Coding, name: str) -> str:
-    """Return a field of a coding as a message says it."""
+    """Return a field of a coding as text for a message."""
     value = getattr(coding, name)
     if not isinstance(value, Mapping):
         return "none" if value is None else str(value)
@@ -287,5 +287,5 @@ def _words(coding: Coding, name: str) -> str:
 
 
 def _is_finite(value: object) -> bool:
-    """Return whether a value is a finite number, which a bool is not."""
+    """Return whether a value is a finite number; a bool is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

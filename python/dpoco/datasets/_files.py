@@ -42,18 +42,18 @@ def load_file(
         text), ``.parquet`` (needs pyarrow) or ``.npz`` (every one-dimensional array is a column; a
         two-dimensional array ``X`` gives columns ``X0``, ``X1``, ...). A folder or a pattern
         (``"day-*.csv"``) stands for its files, ordered by the numbers in their names. Several files
-        with the same columns follow one another. A CSV file is separated by commas, semicolons,
-        tabs or bars, as its first rows are; after a semicolon 1,5 is also a number. yes, no, true
-        and false are 1 and 0, in texts of every format; NA, null, ? and nothing are missing. A
-        column without a name is called "column 1", by its number.
+        must have the same columns and are read one after another. The separator of a CSV file
+        (comma, semicolon, tab or bar) is found from its first rows; with semicolons, 1,5 is also a
+        number. In all formats, the texts yes, no, true and false are 1 and 0; NA, null, ? and empty
+        texts are missing. A column without a name is called "column 1", by its number.
     label : str
-        Name of the label's column.
+        Name of the label column.
     features : sequence of str, optional
-        Names of the feature columns, in order; default all but the label's, and but those that hold
-        nothing in the first thousand rows.
+        Names of the feature columns, in order. Default: all columns except the label and those that
+        are empty in the first thousand rows.
     header : bool, optional
-        Whether the first row of a CSV file names the columns. False: they are named by number,
-        "1", "2", ... None: it does, unless a cell is a number, a date or a time: such a row may be
+        Whether the first row of a CSV file names the columns. False: columns are named by number,
+        "1", "2", ... None: it does, unless a cell is a number, a date or a time; such a row may be
         a record and is refused.
     scaling : PublicScaling, optional
         Public transformation of the features; default none.
@@ -62,26 +62,27 @@ def load_file(
     task : {"classification", "regression"}
         Kind of the labels.
     fewest : int, default 2
-        Rounds that there must be.
+        Least number of rounds.
     coding : Coding, optional
-        Categories of columns of text, constants for missing cells, the text of the event.
+        Categories of text columns, constants for missing cells, the text of the event.
     file_format : FileFormat, optional
-        Facts that a file's name and first rows do not show: encoding, separator, lines on top.
+        Facts that the name and the first rows of a file do not show: encoding, separator, lines on
+        top.
 
     Returns
     -------
     Stream
-        Missing entries are NaN: learners take such a record as a zero record.
+        Missing entries are NaN: learners treat such a record as a zero record.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TypeError
-        If `header` is no bool.
+        If `header` is not a bool.
     ValueError
         If the format is unknown, a file is malformed, there are fewer than `fewest` rounds, or a
-        column is missing or not numeric. Messages contain names of columns and numbers of rows, and
+        column is missing or not numeric. Messages contain names of columns and numbers of rows, but
         no cell below the header.
     ImportError
         If the format needs a package that is not installed.
@@ -91,9 +92,9 @@ def load_file(
 
 
 def usual_features(table: Table, label: str) -> list[str]:
-    """Return the columns to learn from by default: but the label's, all that hold something."""
+    """Return the default feature columns: all except the label that are not empty."""
     kinds, others = table.kinds(), [name for name in table.names if name != label]
-    # Where nothing holds anything, the error about the columns is clearer than one about none.
+    # If all columns are empty, the error about the columns is clearer than one about no columns.
     return [name for name in others if kinds[name] != "nothing"] or others
 
 
@@ -106,7 +107,7 @@ def build_stream(
     task: str,
     coding: Coding | None = None,
 ) -> Stream:
-    """Return the rows of a table as a stream; arguments and errors as of `load_file`."""
+    """Return the rows of a table as a stream; for arguments and errors see `load_file`."""
     table.check([label])
     features = usual_features(table, label) if features is None else features
     table.check(features)
@@ -117,8 +118,8 @@ def build_stream(
     coding = coding or Coding()
     strangers = {*coding.categories, *coding.missing} - {*features, label}
     table.check(sorted(strangers))
-    # A label that was made up would be learned from. Strangers are checked first: a column that is
-    # not there is a slip, and gets the list of those that are.
+    # The learner would learn from a made-up label. Unknown columns are checked first: a missing
+    # column is probably a typing error, and the message lists the existing columns.
     if strangers or label in coding.missing:
         raise ValueError(
             "categories are of features or of the label, constants of features alone: not of "
@@ -151,17 +152,17 @@ def read_people(
     file_format: FileFormat | None = None,
     alone: bool = False,
 ) -> list[str]:
-    """Return whose record each row of a table is, as texts.
+    """Return the owner of each row of a table, as texts.
 
     Parameters
     ----------
     path, header, file_format
-        As for `load_file`.
+        See `load_file`.
     column : str
-        Where people are named, by texts or whole numbers. 7.0 is 7, in texts as well: gaps in a
-        column of numbers make 7.0 of 7, and another file may have no gaps.
+        Column with names of people, as texts or whole numbers. 7.0 equals 7, also in texts: missing
+        cells in a column of numbers turn 7 into 7.0, and another file may have no missing cells.
     alone : bool
-        Whether a row that names no one is of a person who has no other row.
+        Whether a row without a name belongs to a person who has no other row.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def read_people(
     Raises
     ------
     ValueError
-        If a row names no one and not `alone`, or by another type; else as for `load_file`.
+        If a row has no name (unless `alone`) or a name of another type; otherwise see `load_file`.
     """
     table = open_table(path, header=header, file_format=file_format)
     table.check([column])
@@ -186,7 +187,7 @@ def read_people(
             f"column {column!r} has missing values: each row must name a person, unless a row "
             "without a name counts as a person who has no other row (alone=True, anonymous=true)"
         )
-    # A name of chance is no one else's, in this file or another one.
+    # A random name belongs to nobody else, in this file or another one.
     return [
         secrets.token_hex(16) if unnamed else person_name(each)
         for each, unnamed in zip(named, missing, strict=True)
@@ -194,21 +195,21 @@ def read_people(
 
 
 def person_name(entry: object) -> str:
-    """Return a name as it is told to learners, which count a person's records by it.
+    """Return a name in the form in which learners count a person's records.
 
     Parameters
     ----------
     entry : str or number
-        As a table has it.
+        Entry of a table.
 
     Returns
     -------
     str
-        Without spaces around it; 7.0 is 7, in texts as well. 007 and 7 stay two names.
+        Without surrounding spaces; 7.0 becomes 7, also in texts. 007 and 7 are different names.
     """
     if is_whole(entry):
         return category_text(entry)
-    # Two names of one person would count apart, and the guarantee would be of half of the records.
-    # Other numbers stay as they are written: 007 and 7 may be two people's.
+    # Two names of one person would be counted separately, and the guarantee would cover half of the
+    # records. Other numbers are unchanged, because 007 and 7 may be two people.
     text = str(entry).strip()
     return re.sub(r"^([+-]?\d+)\.0*$", r"\1", text)

@@ -39,32 +39,33 @@ def chunks(
     Parameters
     ----------
     path : path-like or a sequence of them
-        CSV or Parquet files, a folder or a pattern, as for `load_file`. Cells of a CSV file must
-        not hold line breaks.
+        CSV or Parquet files, a folder or a pattern, see `load_file`. Cells of a CSV file must not
+        contain line breaks.
     label, features, header, scaling, label_scaling, task, coding, file_format
-        As for `load_file`.
+        See `load_file`.
     rows : int, default 65536
-        Most rounds of a part.
+        Largest number of rounds of a part.
 
     Yields
     ------
     Stream
-        The next rounds, in order; no part has rounds of two files. Memory is O(rows), and for
-        Parquet that of a row group.
+        The next rounds, in order; no part has rounds from two files. Memory is O(rows), or that of
+        a row group for Parquet.
 
     Raises
     ------
     FileNotFoundError, TypeError, ValueError, ImportError
-        As for `load_file`; at once, but for what only the rows show.
+        See `load_file`. They are raised immediately, except for errors that only the rows show.
     """
-    # Not in the generator below: errors are to come at the call, not with the first part.
+    # Not in the generator below, so that errors come with the call and not with the first part.
     count, form = positive_int("rows", rows), file_format or FileFormat()
     sources = [each for each in _tables.files(path) if isinstance(each, Path)]
-    # An archive of arrays has no rows one after another.
+    # The rows of an archive of arrays cannot be read in parts.
     for each in sources:
         if _tables.find_format(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
-    # All files are opened once, so that one with other columns is refused now and not hours later.
+    # All files are opened once, so that a file with other columns is refused now and not hours
+    # later.
     table = _tables.open_table(sources, header=header, file_format=form)
     table.check([label, *(features or ())])
     features = _files.usual_features(table, label) if features is None else features
@@ -80,7 +81,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
     table = _tables.open_one(source, header, form)
     if _tables.find_format(source, form) == "parquet":
         parquet = import_package("pyarrow.parquet", "a Parquet file", "files").ParquetFile
-        with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
+        with parquet(source, pre_buffer=False) as file:  # otherwise it would keep the whole file
             for batch in file.iter_batches(batch_size=rows):
                 yield replace(
                     table,
@@ -89,17 +90,17 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
                 )
         return
     skipped, mark = _tables.layout(source, form)
-    # Parts begin where the table does: nothing is above them.
+    # Parts begin at the table, so no lines above it are to be skipped.
     inside = replace(form, kind="csv", separator=mark, skip_lines=0)
     with _tables.open_text(source, form.encoding) as file:
         for _ in range(skipped):
             next(file, None)
-        # Each part is a separate file for the reader, with the names of the columns on top.
+        # The reader treats each part as a separate file, with the names of the columns on top.
         head, start = next(file, "") if header is not False else "", 0
         while lines := list(islice(file, rows)):
             text = io.StringIO(head + "".join(lines))
             text.name = source.name
-            if any(map(str.strip, lines)):  # not of empty lines alone
+            if any(map(str.strip, lines)):  # skip parts with empty lines only
                 yield _tables.open_one(text, header, inside, before=skipped + start)
             start += len(lines)
 
@@ -118,27 +119,27 @@ def linear_regression_chunks(
     Parameters
     ----------
     rounds, dimension, p, seed, noise
-        As for `linear_regression_stream`; the parameter is dense. Each part has separate draws, so
-        the records depend on `rows`.
+        See `linear_regression_stream`; the parameter is dense. Each part has separate draws, so the
+        records depend on `rows`.
     rows : int, default 65536
-        Most rounds of a part.
+        Largest number of rounds of a part.
 
     Yields
     ------
     Stream
-        The next rounds. All have the same `target`, which is the best decision on average, with
-        squared loss noise^2. Memory is O(rows dimension).
+        The next rounds. All parts have the same `target`, which is the best decision on average,
+        with squared loss noise^2. Memory is O(rows dimension).
 
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, at once.
+        For bad arguments; raised immediately.
     """
     count, most = positive_int("rounds", rounds), positive_int("rows", rows)
-    # A dense target is the same for every seed: all parts are of one truth.
+    # A dense target is equal for every seed, so all parts have the same true parameter.
     target = linear_regression_stream(1, dimension, p, 0, noise=noise).target
     assert target is not None
-    # Spawned seeds are independent; consecutive numbers are not what NumPy promises it for.
+    # Spawned seeds are independent; NumPy does not promise this for consecutive numbers.
     seeds = np.random.SeedSequence(seed)
     return (
         linear_regression_stream(
@@ -150,8 +151,9 @@ def linear_regression_chunks(
 
 _PLACES = {"longitude": (-74.05, -73.75), "latitude": (40.6, 40.9)}
 _Ranges = dict[str, tuple[float, float]]
-# By class of river.datasets: label, public ranges of features, and of the label of a regression.
-# Ranges are from what columns mean; values outside saturate. See docs/guide/large_streams.md.
+# By class of river.datasets: label, public ranges of the features, and the range of a regression's
+# label. Ranges follow from the meaning of the columns; values outside saturate. See
+# docs/guide/large_streams.md.
 _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
     "Bikes": ("bikes", {
         "clouds": (0.0, 100.0), "humidity": (0.0, 100.0), "pressure": (950.0, 1050.0),
@@ -171,7 +173,7 @@ _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
 
 
 def recipe(name: str) -> Fields:
-    """Return how a public data set becomes a stream: arguments of `load_file` and `chunks`.
+    """Return how to read a public data set as a stream: arguments for `load_file` and `chunks`.
 
     Parameters
     ----------
@@ -181,7 +183,7 @@ def recipe(name: str) -> Fields:
     Returns
     -------
     dict
-        Label, feature columns, public scalings, task, and whether the file names its columns.
+        Label, feature columns, public scalings, task, and whether the file has column names.
     """
     label, ranges, labels = _RECIPES[choose_name("data set", name, tuple(_RECIPES))]
     low, high = zip(*ranges.values(), strict=True)
@@ -194,19 +196,19 @@ def recipe(name: str) -> Fields:
 
 
 def from_river(name: str, path: str | os.PathLike[str] | None = None) -> Stream:
-    """Load a public data set of river by its `recipe`, from a file of yours or downloaded.
+    """Load a public data set of river by its `recipe`, from your file or by downloading it.
 
     Parameters
     ----------
     name : str
-        As for `recipe`.
+        See `recipe`.
     path : path-like, optional
-        A copy in the layout of river's file; None: river's own, downloaded if it is not there.
+        A copy in the layout of river's file. None: river's own file, downloaded if it is missing.
 
     Returns
     -------
     Stream
-        Features in [-1, 1], and a constant column; labels in [0, 1], of regressions in [-1, 1].
+        Features in [-1, 1], and a constant column; labels in [0, 1], or in [-1, 1] for regressions.
 
     Raises
     ------
@@ -219,7 +221,7 @@ def from_river(name: str, path: str | os.PathLike[str] | None = None) -> Stream:
 
     Notes
     -----
-    O(T) memory. For what does not fit, read the file in parts: ``chunks(path, **recipe(name))``.
+    O(T) memory. If that is too much, read the file in parts: ``chunks(path, **recipe(name))``.
     """
     options = recipe(name)
     if path is None:

@@ -1,4 +1,4 @@
-"""The value every loader returns, its public scaling; simulated streams, and bundled ones."""
+"""The result of every loader, its public scaling, and simulated and bundled streams."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from dpoco.datasets._coding import Coding, Schema
 class PublicScaling:
     """Map each column's declared range to [-1, 1], saturate, and append a constant column.
 
-    The ranges must be public: a sensor's data sheet, a form's limits. A minimum or a mean of the
-    records themselves is private and would void every guarantee computed from them.
+    The ranges must be public, such as the limits in a sensor's data sheet or in a form. A minimum
+    or a mean of the records themselves is private, and would void every guarantee computed from
+    them.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class PublicScaling:
     Raises
     ------
     ValueError, TypeError
-        If a bound is not finite or the bounds cross.
+        If a bound is not finite, or if the bounds cross.
     """
 
     low: ArrayLike = -1.0
@@ -53,7 +54,7 @@ class PublicScaling:
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             side = float_array(name, np.atleast_1d(getattr(self, name)), (None,))
-            # A copy: models state these ranges long after a caller's array has changed.
+            # Copied, because models use these ranges long after a caller's array may have changed.
             object.__setattr__(self, name, _frozen(side))
         low, high = self._bounds
         if low.shape != high.shape and 1 not in (low.size, high.size):
@@ -63,7 +64,7 @@ class PublicScaling:
 
     @property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Low and high ends, each of shape (d,) or (1,)."""
+        """Low and high ends, each with shape (d,) or (1,)."""
         return np.asarray(self.low), np.asarray(self.high)
 
     def apply(self, features: ArrayLike) -> FloatArray:
@@ -81,7 +82,7 @@ class PublicScaling:
         """
         rows = self._rows(features)
         low, high = self._bounds
-        # Divided before it is subtracted: a range near the largest double must not overflow.
+        # Divide before subtracting, so that ranges near the largest double do not overflow.
         half = high / 2.0 - low / 2.0
         scaled = np.clip(rows / half - (low / 2.0 + high / 2.0) / half, -1.0, 1.0)
         if self.intercept:
@@ -89,10 +90,10 @@ class PublicScaling:
         return np.ascontiguousarray(scaled)
 
     def _rows(self, features: ArrayLike) -> FloatArray:
-        """Return records as doubles, shape (T, d); `ValueError` if d is not that of the ranges."""
+        """Return records as doubles, shape (T, d); `ValueError` if d does not match the ranges."""
         rows = float_array("features", features, (None, None))
         width = max(bound.size for bound in self._bounds)
-        # NumPy would make d columns of one.
+        # Otherwise NumPy would broadcast one column to d.
         if width not in (1, rows.shape[1]):
             raise ValueError(f"the declared range has {width} columns; got {rows.shape[1]}")
         return rows
@@ -108,14 +109,14 @@ class PublicScaling:
         return outside
 
     def ranges(self, names: Sequence[str]) -> dict[str, list[float]]:
-        """Return the declared range of every column, by name; `names` may end in the constant."""
+        """Return the declared range of every column by name; `names` may end with the constant."""
         low, high = self._bounds
         own = list(names)[: len(names) - int(self.intercept)]
         sides = (np.broadcast_to(side, len(own)).tolist() for side in (low, high))
         return {name: [a, b] for name, a, b in zip(own, *sides, strict=True)}
 
     def describe(self) -> str:
-        """One line for reports."""
+        """Description in one line for reports."""
         low, high = self._bounds
         ranges = sorted({(float(a), float(b)) for a, b in np.broadcast(low, high)})
         text = ", ".join(f"[{a:g}, {b:g}]" for a, b in ranges)
@@ -151,15 +152,15 @@ class Stream:
     scaling : str
         The public transformation of the features.
     transform, label_transform : PublicScaling, optional
-        That transformation of raw features, and that of raw labels, if there was one of each.
+        The transformations of raw features and of raw labels, if there was exactly one of each.
     target : ndarray of shape (d,), optional
         The true parameter, for simulated streams.
     coding : Coding
         How cells of a file became numbers.
     nonprivate_flags : mapping of str to ndarray of bool
-        Effect of the scaling and the coding: ``out_of_range``, shape (T, d), and of shape (T,)
-        ``label_out_of_range``, ``filled`` and ``unlisted_category``. They are as raw as the records
-        and serve reports of evaluations.
+        Effects of the scaling and the coding: ``out_of_range``, shape (T, d), and with shape (T,)
+        ``label_out_of_range``, ``filled`` and ``unlisted_category``. They are as private as the
+        records and are for reports of evaluations.
 
     Raises
     ------
@@ -213,7 +214,7 @@ class Stream:
         return int(self.features.shape[1])
 
     def drop(self, rounds: int) -> Stream:
-        """Return the rounds behind the first `rounds`, at least 0; `ValueError` if none is left."""
+        """Return the rounds after the first `rounds` >= 0; `ValueError` if none is left."""
         return self._part(slice(whole_number("rounds", rounds), None))
 
     def take(self, rounds: int) -> Stream:
@@ -222,7 +223,7 @@ class Stream:
         return self if count >= len(self) else self._part(slice(count))
 
     def _part(self, rounds: slice) -> Stream:
-        """Return some rounds in a row, with their flags."""
+        """Return a slice of the rounds, with their flags."""
         flags = {name: values[rounds] for name, values in self.nonprivate_flags.items()}
         return replace(
             self, features=self.features[rounds], labels=self.labels[rounds], nonprivate_flags=flags
@@ -236,18 +237,18 @@ class Stream:
             features=scaling.apply(self.features),
             feature_names=self.feature_names + (("constant",) if scaling.intercept else ()),
             scaling=scaling.describe(),
-            # Two scalings in a row are no declared range of raw columns.
+            # Two scalings in sequence are not a declared range of raw columns.
             transform=scaling if self.scaling == "none" else None,
             nonprivate_flags={**self.nonprivate_flags, "out_of_range": outside},
         )
 
     def schema(self, label: str) -> Schema:
-        """Return what a row of the stream is, with its public scaling.
+        """Return the declaration of a row of the stream, with its public scaling.
 
         Raises
         ------
         ValueError
-            If the features have been scaled in a way that new records cannot be.
+            If the features were scaled in a way that cannot be applied to new records.
         """
         if self.transform is None:
             raise ValueError("a model needs the declared ranges of its columns: stream.scaled(...)")
@@ -262,7 +263,7 @@ class Stream:
         )  # fmt: skip
 
     def summary(self) -> Fields:
-        """Public facts about the stream, JSON-able: no record and no label."""
+        """Public facts about the stream, JSON-able, without records or labels."""
         public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
                   "licence", "scaling")  # fmt: skip
         facts = {name: getattr(self, name) for name in public}
@@ -278,8 +279,8 @@ class Stream:
 
 
 def _frozen(array: FloatArray) -> FloatArray:
-    """Return an array that cannot be changed: reports and learners read it more than once."""
-    if array.flags.writeable:  # the caller's own array stays as it is
+    """Return a read-only array, because reports and learners read it more than once."""
+    if array.flags.writeable:  # the caller's array remains unchanged
         array = array.copy()
         array.flags.writeable = False
     return array
@@ -309,13 +310,13 @@ def linear_regression_stream(
     p : float, default 2
         Exponent in [1, inf] of the decision set's geometry.
     seed : int or SeedSequence, optional
-        Seed of NumPy's generator; None: fresh entropy. The data are simulated, so this generator
-        does not affect privacy.
+        Seed of NumPy's generator; None uses fresh entropy. The data are simulated, so this
+        generator does not affect privacy.
     noise : float, default 0.05
         Standard deviation of the label noise, at least 0.
     target : {"dense", "sparse5", "gaussian"} or array_like of shape (d,)
         The true parameter: all ones, five ones followed by zeros, or standard normal, each divided
-        by its l_p norm. You may also pass the parameter itself, for example to draw test data of
+        by its l_p norm. You may also pass the parameter itself, for example to draw test data for
         another stream.
 
     Returns
@@ -357,7 +358,7 @@ def linear_regression_stream(
 def _target(
     target: str | ArrayLike, d: int, p: float, generator: np.random.Generator
 ) -> FloatArray:
-    """Return the true parameter, shape (d,), of l_p norm 1 if it is not given."""
+    """Return the true parameter, shape (d,); its l_p norm is 1 unless the parameter is given."""
     if not isinstance(target, str):
         return float_array("target", target, (d,))
     choice("target", target, TARGETS)
@@ -368,14 +369,14 @@ def _target(
     return theta
 
 
-_LARGEST_POWER = 64.0  # of a standard normal variate: neither 0 nor infinite
+_LARGEST_POWER = 64.0  # of a standard normal variate, without over- or underflow
 
 
 def _norms(rows: FloatArray, order: float) -> FloatArray:
     """Return the l_order norms of rows, shape (n, 1)."""
     if order <= _LARGEST_POWER:
         return np.asarray(np.linalg.norm(rows, ord=order, axis=1, keepdims=True))
-    # The largest entry becomes 1: other powers would over- or underflow, and records be 0.
+    # Divide by the largest entry; otherwise powers might over- or underflow, and records become 0.
     largest = np.abs(rows).max(axis=1, keepdims=True)
     return np.asarray(largest * np.linalg.norm(rows / largest, ord=order, axis=1, keepdims=True))
 
@@ -384,13 +385,13 @@ _NEW_RIVER = "river 0.26 or later (Python 3.11 or later)"
 
 
 def river_dataset(dataset: str, stream: str, needs: str) -> Any:
-    """Return a data set of river by the name of its class; `ImportError` without it."""
+    """Return a data set of river by its class name; `ImportError` without it."""
     try:
         from river import datasets
     except ImportError:
         text = f'the {stream} stream needs river: pip install "dpoco[data]"'
         raise ImportError(text, name="river") from None
-    # An older river lacks some of them.
+    # Older versions of river lack some data sets.
     if not hasattr(datasets, dataset):
         text = f'the {stream} stream needs {needs}: pip install -U "dpoco[data]"'
         raise ImportError(text, name="river")
@@ -399,16 +400,16 @@ def river_dataset(dataset: str, stream: str, needs: str) -> Any:
 
 @dataclass(frozen=True)
 class Bundled:
-    """A stream that needs no download, with its public facts known before loading.
+    """A stream that needs no download, with public facts that are known before loading it.
 
     Attributes
     ----------
     name : str
         Name.
     kind : {"records", "experts"}
-        Kind of stream that is charged for.
+        Kind of stream.
     rounds, columns : int
-        Shape of what the loader returns.
+        Shape of the loader's result.
     about : str
         Description of the data.
     dataset, needs : str
@@ -441,7 +442,7 @@ class Bundled:
     def table(self, wanted: Sequence[str]) -> FloatArray:
         """Return columns of the file, shape (T, len(wanted)); `ImportError` as for `file`."""
         with gzip.open(self.file, "rt", encoding="utf-8") as file:
-            # River's files have plain numbers and no quotes.
+            # River's files contain plain numbers without quotes.
             names = file.readline().strip().split(",")
             return np.loadtxt(file, delimiter=",", usecols=[names.index(name) for name in wanted])
 
@@ -518,7 +519,7 @@ def load_phishing() -> Stream:
     return BUNDLED["phishing"].stream(_CHECKS, "is_phishing").scaled(PublicScaling(0.0, 1.0))
 
 
-# Nominal ranges in integer counts: 7 bits, unsigned for level channels, signed for the others.
+# Nominal ranges of integer counts: 7 bits, unsigned for level channels, signed for the others.
 _LEVEL, _SIGNED = (0.0, 128.0), (-64.0, 64.0)
 _RANGES = {f"f{i}": _LEVEL if i in (1, 3, 7, 8, 9) else _SIGNED for i in range(1, 10)}
 
@@ -563,7 +564,7 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
 
 POLLSTERS = ("gallup", "ipsos", "morning_consult", "rasmussen", "you_gov")
 
-# Public: an error of ten percentage points or more is a total loss.
+# Public: an error of at least ten percentage points has the largest loss.
 _WORST_ERROR = 10.0
 
 
@@ -595,7 +596,7 @@ def pollster_losses() -> FloatArray:
 
 STOCKS = ("AAPL", "AMZN", "IBM", "INTC", "JNJ", "JPM", "KO", "MSFT", "WMT", "XOM")
 
-# Public: a day's return of ten percent or more, up or down, is as good or bad as it gets.
+# Public: a daily return of ten percent or more, in either direction, has the extreme loss.
 _LARGEST_RETURN = 10.0
 
 

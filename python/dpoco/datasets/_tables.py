@@ -1,4 +1,4 @@
-"""Tables in files: which files, how each format is read, what columns hold."""
+"""Tables in files: finding files, reading each format, kinds of columns."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ _ENDINGS = {
     ".parquet": "parquet", ".pq": "parquet", ".npz": "npz",
 }  # fmt: skip
 _MARKS = {"comma": ",", "semicolon": ";", "tab": "\t", "space": " ", "\\t": "\t"}
-# Rows that show what a column holds: as many as `dpoco init` may show without a pass over the file.
+# Rows that decide a column's kind; as many as `dpoco init` can show without reading the file.
 _LOOKS = 1000
-_SHOWN = 20  # names that a message lists
+_SHOWN = 20  # largest number of names in a message
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How files are read, where that does not show.
+    """How files are read, if the files themselves do not show it.
 
     Parameters
     ----------
     kind : {"csv", "parquet", "npz"}, optional
-        Format of files, whatever their names end in. None: by the name.
+        Format of files, whatever their extension. None: by the extension.
     separator : str, optional
         Separator of the cells of a CSV file: a character, or comma, semicolon, tab or space (any
-        number of spaces). None: what the first two rows agree on, of semicolons, tabs, commas and
-        bars.
+        number of spaces). None: the separator of semicolon, tab, comma and bar on which the first
+        two rows agree.
     decimal : {"point", "comma"}, optional
-        How a CSV file writes numbers. None: with a point; in cells that semicolons separate, also
-        with a comma.
+        Decimal mark of numbers in a CSV file. None: a point; in files with semicolons, also a
+        comma.
     encoding : str, default "utf-8"
-        Encoding of a CSV file. A byte order mark of UTF-8 or UTF-16 wins over it.
+        Encoding of a CSV file. A byte order mark of UTF-8 or UTF-16 takes precedence.
     skip_lines : int, default 0
-        Lines on top of a CSV file that are no part of the table.
+        Number of lines on top of a CSV file that do not belong to the table.
 
     Raises
     ------
@@ -90,28 +90,28 @@ class FileFormat:
             )
         whole_number("skip_lines", self.skip_lines)
         try:
-            # A codec that exists and is none of texts, such as hex, is a `LookupError` as well.
+            # A codec that exists but is not for text, such as hex, is also a `LookupError`.
             "".encode(self.encoding)
         except LookupError:
             raise ValueError(f"unknown encoding {self.encoding!r}; for example latin-1") from None
 
     @property
     def mark(self) -> str:
-        """The separating character; empty if it is to be found."""
+        """The separating character; empty if it must be found."""
         return _MARKS.get(self.separator or "", self.separator or "")
 
 
 def files(path: Source | Sequence[Source]) -> list[Path | Opened]:
-    """Return the files that are meant: one, those of a pattern or a folder by name, or several.
+    """Return the selected files: one, the files of a pattern or a folder by name, or several.
 
-    hour10 follows hour9. Names that begin with a dot or an underscore are not data of a folder.
+    hour10 follows hour9. In folders, names that begin with a dot or underscore are skipped.
     """
     if isinstance(path, Opened):
         return [path]
     if not isinstance(path, (str, os.PathLike)):
         return [file for each in path for file in files(each)]
     place = Path(path)
-    # `Path("")` is the folder in which the program runs, whose files were not meant.
+    # `Path("")` is the current folder, whose files were not meant.
     if not str(path):
         raise FileNotFoundError("no such file: its name is empty")
     if place.is_dir():
@@ -120,7 +120,7 @@ def files(path: Source | Sequence[Source]) -> list[Path | Opened]:
         if not data:
             raise FileNotFoundError(f"no file of data in the folder {place}")
         return [place / each for each in sorted(data, key=_in_order)]
-    # A file may be called data[1].csv: as a pattern this would be another file.
+    # A file may be called data[1].csv, which as a pattern would match another file.
     if place.exists() or not set(str(path)) & set("*?["):
         return [place]
     found = sorted(map(Path, glob.glob(str(path), recursive=True)), key=_in_order)
@@ -130,9 +130,9 @@ def files(path: Source | Sequence[Source]) -> list[Path | Opened]:
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
-    """Return the key by which paths are sorted: numbers in them count as numbers."""
+    """Return the key for sorting paths, in which digits count as numbers."""
     parts = re.split(r"(\d+)", str(path))
-    # Texts and digits alternate, so that texts meet texts and numbers meet numbers.
+    # Texts and digits alternate, so that texts are compared with texts and numbers with numbers.
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
@@ -147,11 +147,11 @@ class Table:
     names : list of str
         Names of its columns, in order.
     select : callable
-        Return chosen columns as numbers, shape (T, columns).
+        Return selected columns as numbers, shape (T, columns).
     entries : callable
-        Return the entries of one as they are.
+        Return the entries of one column unchanged.
     head : callable
-        Return the first thousand rows, a list of entries for each column.
+        Return the first thousand rows as a list of entries for each column.
     """
 
     title: str
@@ -161,7 +161,7 @@ class Table:
     head: Callable[[], list[list[object]]]
 
     def check(self, wanted: Iterable[str]) -> None:
-        """Raise `ValueError` unless the table has each of these columns, once."""
+        """Raise `ValueError` unless the table has each of these columns exactly once."""
         for name in wanted:
             number = self.names.count(name)
             if number > 1:
@@ -182,7 +182,7 @@ class Table:
         return 2 * sum(number_in(str(cell), True) is not None for cell in cells) > len(cells)
 
     def kinds(self) -> dict[str, str]:
-        """Return what columns hold, by name."""
+        """Return the kinds of the columns, by name."""
         return dict(zip(self.names, map(_kind, self.head()), strict=True))
 
 
@@ -193,19 +193,19 @@ def open_table(
     file_format: FileFormat | None = None,
     fewest: int = 1,
 ) -> Table:
-    """Return files as one table, whose columns are read when they are asked for.
+    """Return files as one table, whose columns are read on demand.
 
     Parameters
     ----------
     path : path-like, io.StringIO, io.BytesIO, Table or a sequence of them
-        As for `load_file`; a table is returned as it is.
+        See `load_file`; a table is returned unchanged.
     header, file_format, fewest
-        As for `load_file`.
+        See `load_file`.
 
     Raises
     ------
     FileNotFoundError, TypeError, ValueError, ImportError
-        As for `load_file`; `ValueError` if files differ in their columns.
+        See `load_file`; also `ValueError` if files have different columns.
     """
     if isinstance(path, Table):
         return path
@@ -215,7 +215,7 @@ def open_table(
     if not parts:
         raise ValueError("name at least one file")
     first, more = parts[0], len(parts) - 1
-    # Sorted: days that two programs exported have the same columns in another order.
+    # Sorted, because two programs may export the same columns in another order.
     for each in parts:
         if sorted(each.names) != sorted(first.names):
             raise ValueError(f"{each.title} has other columns than {first.title}")
@@ -233,15 +233,15 @@ def open_table(
 
     def entries(chosen: str) -> list[object]:
         found = [entry for each in parts for entry in each.entries(chosen)]
-        # A table of categories alone has no columns that are selected as numbers.
+        # A table of categories only has no columns that are selected as numbers.
         require(len(found))
         return found
 
     def head() -> list[list[object]]:
         columns: list[list[object]] = [[] for _ in first.names]
         for each in parts:
-            # Files may have the same columns in another order; two of one name stay two, so that
-            # `check` refuses them and neither passes for empty.
+            # Files may have the same columns in another order. Duplicate names remain duplicates,
+            # so that `check` refuses them.
             orders = (sorted(range(len(names)), key=names.__getitem__)
                       for names in (first.names, each.names))  # fmt: skip
             cells = each.head()
@@ -255,7 +255,7 @@ def open_table(
 def open_one(
     given: Path | Opened, header: bool | None, file_format: FileFormat, before: int = 0
 ) -> Table:
-    """Return one file as a table; `before` counts rows of data above it, for messages."""
+    """Return one file as a table; `before` counts data rows of earlier files, for messages."""
     title = str(getattr(given, "name", "standard input"))
     if isinstance(given, Path) and not given.is_file():
         raise FileNotFoundError(f"no such file: {given}")
@@ -276,7 +276,7 @@ def open_one(
     with reading(title, about):
         table = read(given, title)
 
-    guard = reading(title, about)  # also a decorator: each call has its own
+    guard = reading(title, about)  # also a decorator, with a separate context per call
     return replace(
         table,
         select=guard(table.select), entries=guard(table.entries), head=guard(table.head),
@@ -284,7 +284,7 @@ def open_one(
 
 
 def find_format(source: Path | Opened, file_format: FileFormat) -> str:
-    """Return the format of a file: as declared, or by its name."""
+    """Return the format of a file, as declared or by its name."""
     if file_format.kind is not None:
         return file_format.kind
     if isinstance(source, Opened):
@@ -301,14 +301,14 @@ def find_format(source: Path | Opened, file_format: FileFormat) -> str:
 
 # ---- CSV -----------------------------------------------------------------------------------------
 
-# A number in any country's writing, a date or a time: hardly a column's name, and maybe a record's.
+# A number in any country's notation, a date or a time; probably not the name of a column.
 _DATUM = re.compile(r"[^\w]*\d[\W\d_]*(?:[et][\W\d_]+)?z?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
 def open_text(source: Path | Opened, encoding: str) -> IO[str]:
-    """Open a CSV file; what is compressed, and Unicode with a mark, is known by its first bytes."""
+    """Open a CSV file; compression and Unicode marks are recognised by its first bytes."""
     if isinstance(source, io.StringIO):
-        # A copy: the table is read several times, and the caller's position stays.
+        # A copy, because the table is read several times and the caller's position must not change.
         return io.StringIO(source.getvalue().removeprefix("\ufeff"), newline="")
 
     def place() -> Any:
@@ -319,7 +319,7 @@ def open_text(source: Path | Opened, encoding: str) -> IO[str]:
 
     with plain() as file:
         start = file.read(4)
-    # Not by the name: a download is often called .csv and is still packed.
+    # Not decided by the name, because downloads are often called .csv although compressed.
     if start[:2] == b"\x1f\x8b":
         raw: Any = gzip.open(place())  # noqa: SIM115  # closed with the text
     elif start == b"PK\x03\x04":
@@ -328,11 +328,11 @@ def open_text(source: Path | Opened, encoding: str) -> IO[str]:
         raw = plain()
     try:
         mark = raw.peek(3)[:3]
-    except BaseException:  # of a damaged file
+    except BaseException:  # damaged file
         raw.close()
         raise
-    # Whatever was declared: text in another encoding does not begin like this. Spreadsheets begin
-    # UTF-8 with such a mark, which would else belong to the name of the first column.
+    # Overrides the declared encoding, because text in other encodings does not begin like this.
+    # Spreadsheets begin UTF-8 with such a mark, which would become part of the first column's name.
     if mark[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encoding = "utf-16"
     elif mark == b"\xef\xbb\xbf":
@@ -341,9 +341,9 @@ def open_text(source: Path | Opened, encoding: str) -> IO[str]:
 
 
 def _only_entry(source: Any) -> IO[bytes]:
-    """Open the one file of an archive; what is open keeps the archive's file until it is closed."""
+    """Open the only file of an archive; closing it also closes the archive."""
     with zipfile.ZipFile(source) as archive:
-        # macOS packs a second file, of the icon and the like, with each one.
+        # macOS adds a second file, with the icon and the like, for each file.
         inside = [name for name in archive.namelist()
                   if not name.endswith("/") and not name.startswith("__MACOSX/")]  # fmt: skip
         if len(inside) != 1:
@@ -357,18 +357,18 @@ def _rows(file: Iterable[str], mark: str) -> Iterator[list[str]]:
     try:
         yield from csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
     except csv.Error:
-        # Behind a stray quote, all lines are one cell.
+        # After a stray quote, all lines form one cell.
         raise MalformedError(
             f"a cell is longer than {csv.field_size_limit():,} characters: is a quote not closed?"
         ) from None
 
 
 def layout(source: Path | Opened, form: FileFormat) -> tuple[int, str]:
-    """Return how many lines are above the table, and what separates its cells."""
+    """Return the number of lines above the table, and the separator of its cells."""
     skipped, line = form.skip_lines, ""
     with open_text(source, form.encoding) as file:
         for line in islice(file, skipped, None):
-            # Exports of spreadsheets may begin with empty lines.
+            # Exports from spreadsheets may begin with empty lines.
             if line.strip():
                 break
             skipped += 1
@@ -377,8 +377,8 @@ def layout(source: Path | Opened, form: FileFormat) -> tuple[int, str]:
         return skipped + 1, form.mark or declared[1]
     if form.mark:
         return skipped, form.mark
-    # The first two rows have the same number of cells. Semicolons come first: where commas are
-    # decimal, rows may also agree on these.
+    # The first two rows must have the same number of cells. Semicolons come first, because with
+    # decimal commas the rows may also agree on commas.
     for mark in (";", "\t", ",", "|"):
         with open_text(source, form.encoding) as file:
             rows = islice(_rows(islice(file, skipped, None), mark), 2)
@@ -391,13 +391,13 @@ def layout(source: Path | Opened, form: FileFormat) -> tuple[int, str]:
 def _read_csv(
     source: Path | Opened, title: str, header: bool | None, form: FileFormat, before: int
 ) -> Table:
-    """Return a CSV file as a table: its names are read now, its rows each time they are asked."""
+    """Return a CSV file as a table; names are read now, and rows each time they are needed."""
     skipped, mark = layout(source, form)
     comma = form.decimal == "comma" or (mark == ";" and form.decimal is None)
 
     @contextlib.contextmanager
     def table() -> Iterator[IO[str]]:
-        """Open the file where the table begins."""
+        """Open the file at the beginning of the table."""
         with open_text(source, form.encoding) as file:
             for _ in range(skipped):
                 next(file, None)
@@ -418,13 +418,13 @@ def _read_csv(
         )
     if header is False:
         names = [str(number) for number in range(1, len(first) + 1)]
-    # A column without a name, such as pandas' index, is named like this in messages and options.
+    # Unnamed columns, such as pandas' index, get this name in messages and options.
     names = [name or f"column {number}" for number, name in enumerate(names, start=1)]
     named = 0 if header is False else 1
     width = len(names)
 
     def rest() -> Iterator[tuple[int, list[str]]]:
-        """Yield numbered rows, without empty ones, or tell which has a wrong length."""
+        """Yield numbered rows without empty ones; raise for a row with a wrong length."""
         with table() as file:
             above = skipped + named
             for number, row in enumerate(islice(_rows(file, mark), named, None), start=above + 1):
@@ -436,14 +436,14 @@ def _read_csv(
                     yield number + before, row
 
     def plain(lines: Iterable[str]) -> Iterator[str]:
-        """Yield lines that have as many cells as names; quoted marks are left to `rest`."""
+        """Yield lines with one cell per name; lines with quoted separators are left to `rest`."""
         for line in lines:
             if line.count(mark) + 1 != width and line.strip("\r\n"):
                 raise ValueError
             yield line
 
     def parse(indices: list[int]) -> Iterator[float]:
-        """Yield the numbers of some columns, row by row."""
+        """Yield the numbers of the given columns, row by row."""
         for number, row in rest():
             for index in indices:
                 value = number_in(row[index], comma)
@@ -458,9 +458,9 @@ def _read_csv(
         if not has_rows:
             return np.empty((0, len(chosen)))
         indices = [names.index(name) for name in chosen]
-        # With a space as its delimiter, `loadtxt` reads two spaces as an empty cell.
+        # With a space as delimiter, `loadtxt` reads two spaces as an empty cell.
         if mark != " ":
-            # The fast way, about plain numbers alone; all else goes through `parse`.
+            # The fast path for plain numbers only; other files go through `parse`.
             with table() as file, suppress(ValueError):
                 if named:
                     next(_rows(file, mark))
@@ -468,8 +468,8 @@ def _read_csv(
                     plain(file), delimiter=mark, quotechar='"', comments=None, usecols=indices,
                     ndmin=2,
                 )  # fmt: skip
-        # Not while that error is handled: its text quotes a cell, and would be shown as context.
-        # Flat and of doubles: of lists of lists, a large file would need ten times the memory.
+        # Outside of the handler, because the text of that error quotes a cell and would be shown as
+        # context. A flat array of doubles, because lists of lists need ten times the memory.
         return np.array(array("d", parse(indices))).reshape(-1, len(indices))
 
     def entries(chosen: str) -> list[object]:
@@ -485,14 +485,14 @@ def _read_csv(
 
 # ---- cells ---------------------------------------------------------------------------------------
 
-# How R, pandas, Excel, SQL and UCI write that there is nothing.
+# Texts with which R, pandas, Excel, SQL and UCI mark missing values.
 _MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?", "\\n"))
 _WORDS = dict.fromkeys(("yes", "y", "true", "t"), 1.0)
 _WORDS |= dict.fromkeys(("no", "n", "false", "f"), 0.0)
 
 
 def _not_numeric(title: str, row: int, name: str) -> str:
-    """Return the message about a cell, which it must not quote: the cell is data."""
+    """Return the message about a cell, without quoting the cell, which is data."""
     return (
         f"{title}, row {row}: column {name!r} is not numeric: it holds more than numbers, yes and "
         "no, and NA"
@@ -500,60 +500,60 @@ def _not_numeric(title: str, row: int, name: str) -> str:
 
 
 def number_in(text: str, comma: bool = False) -> float | None:
-    """Return the number that a cell holds, NaN if it holds nothing, None for another text.
+    """Return the number in a cell, NaN if it is empty, None for other texts.
 
     Parameters
     ----------
     text : str
-        The cell; spaces around it and its case do not matter.
+        The cell; surrounding spaces and case do not matter.
     comma : bool
-        Whether 1,5 is a number, as spreadsheets of many countries write it.
+        Whether 1,5 is a number, as in spreadsheets of many countries.
     """
     text = text.strip().lower()
     if text in _MISSING:
         return np.nan
     if text in _WORDS:
         return _WORDS[text]
-    # 1.234,5 is no number: of 1.234 alone it would not show whether its point is one of thousands.
+    # 1.234,5 is refused, because 1.234 alone does not show whether its point separates thousands.
     if comma and "." not in text:
         text = text.replace(",", ".")
-    # To Python, 12_34 is a number; in a file it is a code.
+    # Python reads 12_34 as a number, but in a file it is a code.
     with suppress(ValueError):
         return None if "_" in text else float(text)
     return None
 
 
 def is_missing(entry: object) -> bool:
-    """Return whether an entry of a table is nothing: None, NaN, NA, null, ? or no text."""
+    """Return whether an entry is missing: None, NaN, NA, null, ? or an empty text."""
     return entry is None or str(entry).strip().lower() in _MISSING
 
 
 def is_whole(entry: object) -> TypeGuard[float]:
-    """Return whether an entry is a whole number of a column of doubles."""
+    """Return whether an entry of a column of doubles is a whole number."""
     return isinstance(entry, float) and entry.is_integer()
 
 
 def category_text(entry: object) -> str:
-    """Return how an entry is written in a list of categories: 2.0 is 2, True is true."""
+    """Return an entry as written in a list of categories: 2.0 becomes 2, and True becomes true."""
     if isinstance(entry, bool):
         return str(entry).lower()
     if is_whole(entry):
         return str(int(entry))
     text = str(entry).strip()
-    if "_" in text:  # a code, though Python would read a number
+    if "_" in text:  # a code, although Python would read a number
         return text
-    # First as an int: codes of twenty digits, which are equal as doubles, stay apart.
+    # First as an int, because codes of twenty digits may be equal as doubles.
     with suppress(ValueError):
         return str(int(text))
-    with suppress(ValueError):  # 2.0 and 2 of a CSV file
+    with suppress(ValueError):  # 2.0 and 2 in a CSV file
         if float(text).is_integer():
             return str(int(float(text)))
     return text
 
 
 def _kind(entries: Iterable[object]) -> str:
-    """Return what a column holds, as some of its entries look."""
-    # As cells of a CSV file are, so that a column is of one kind in every format.
+    """Return the kind of a column, judged by some of its entries."""
+    # Converted to texts as in a CSV file, so that a column has one kind in every format.
     texts = {"" if each is None else str(each).strip().lower() for each in entries} - _MISSING
     if not texts:
         return "nothing"
@@ -567,7 +567,7 @@ def _kind(entries: Iterable[object]) -> str:
 
 def _parse_numbers(entries: Iterable[object], title: str, name: str) -> FloatArray:
     """Return texts as numbers, as in a CSV file."""
-    # Texts repeat in columns of strings: each is parsed once.
+    # Texts repeat in columns of strings, so each is parsed once.
     known: dict[str, float | None] = {}
     found = array("d")
     for row, entry in enumerate(entries, start=1):
@@ -583,7 +583,7 @@ def _parse_numbers(entries: Iterable[object], title: str, name: str) -> FloatArr
 
 
 def _read_parquet(path: Path, title: str) -> Table:
-    """Return a Parquet file as a table, of which only the columns that are asked for are read."""
+    """Return a Parquet file as a table, of which only the needed columns are read."""
     pq = import_package("pyarrow.parquet", "a Parquet file", "files")
     names = list(pq.read_schema(path).names)
 
@@ -601,26 +601,26 @@ def _read_parquet(path: Path, title: str) -> Table:
 
 
 def arrow_columns(table: Any, title: str, chosen: list[str]) -> FloatArray:
-    """Return columns of a table or batch of pyarrow, shape (T, len(chosen)); nulls are NaN."""
+    """Return columns of a pyarrow table or batch, shape (T, len(chosen)); nulls are NaN."""
     return np.column_stack([_arrow_column(table[name], title, name) for name in chosen])
 
 
 def arrow_entries(table: Any, chosen: str) -> list[object]:
-    """Return the entries of a column of a table or batch of pyarrow."""
+    """Return the entries of a column of a pyarrow table or batch."""
     return list(table[chosen].to_pylist())
 
 
-_TEXT_TYPES = ("string", "large_string", "string_view")  # the last one is of polars
+_TEXT_TYPES = ("string", "large_string", "string_view")  # the last one is from polars
 
 
 def _arrow_column(column: Any, title: str, name: str) -> FloatArray:
-    """Return a column of pyarrow as doubles, shape (T,); `MalformedError` if it holds others."""
+    """Return a pyarrow column as doubles, shape (T,); `MalformedError` for other types."""
     pa = import_package("pyarrow", "a Parquet file", "files")
     types = pa.types
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
-    # By the name, since older versions of pyarrow do not know all of these.
+    # Compared by name, because older versions of pyarrow lack some of these types.
     if str(kind) in _TEXT_TYPES:
         return _parse_numbers(column.to_pylist(), title, name)
     if types.is_boolean(kind):
@@ -628,15 +628,15 @@ def _arrow_column(column: Any, title: str, name: str) -> FloatArray:
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
               or types.is_null(kind)):  # fmt: skip
         raise MalformedError(f"column {name!r} is not numeric: it is of type {kind}")
-    # Unsafe: a 64-bit integer beyond 2^53 is rounded like everywhere else.
+    # Unsafe: 64-bit integers beyond 2^53 are rounded, as everywhere else.
     values = column.cast(pa.float64(), safe=False).fill_null(np.nan)
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
 def _read_npz(path: Path, title: str) -> Table:
-    """Return the arrays of an archive as a table; those of three or more axes are left out."""
+    """Return the arrays of an archive as a table, without arrays of three or more axes."""
     found: list[tuple[str, NDArray[Any]]] = []
-    # Not by its name: a damaged file would stay open.
+    # Opened here and not by its name, because a damaged file would stay open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         for name in archive.files:
             array_ = archive[name]
@@ -649,7 +649,7 @@ def _read_npz(path: Path, title: str) -> Table:
         raise MalformedError(f"{path.name}: the arrays differ in length")
 
     def numbers(name: str) -> FloatArray:
-        # Dates and bytes would also become doubles, which mean nothing.
+        # Dates and bytes could also be converted to doubles, but these would be meaningless.
         kind = columns[name].dtype.kind
         if kind == "U":
             return _parse_numbers(columns[name].tolist(), title, name)
@@ -658,7 +658,7 @@ def _read_npz(path: Path, title: str) -> Table:
         return columns[name].astype(np.float64)
 
     return Table(
-        # With a name that is there twice (X0, and the first column of X), which `check` refuses.
+        # This keeps duplicate names (X0, and the first column of X), which `check` refuses.
         title, [name for name, _ in found],
         lambda chosen: np.column_stack([numbers(name) for name in chosen]),
         lambda chosen: columns[chosen].tolist(),
