@@ -116,7 +116,7 @@ class PublicScaling:
         return {name: [a, b] for name, a, b in zip(own, *sides, strict=True)}
 
     def describe(self) -> str:
-        """Description in one line for reports."""
+        """Return a description in one line, for reports."""
         low, high = self._bounds
         ranges = sorted({(float(a), float(b)) for a, b in np.broadcast(low, high)})
         text = ", ".join(f"[{a:g}, {b:g}]" for a, b in ranges)

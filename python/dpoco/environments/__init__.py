@@ -1,9 +1,9 @@
 """Simulated worlds for learners: oblivious and adaptive sequences of losses.
 
-Worlds see only decisions and have their own random numbers. Oblivious worlds fix all losses in
-advance; a world of your own, derived from `Environment`, may react to the decisions it has seen.
-Contextual worlds are for bandits: they show a context in each round, which determines the means of
-the rewards. `simulate_local` plays servers of `dpoco.local` and their devices.
+Environments only see decisions and have their own random numbers. Oblivious ones fix all losses in
+advance; your own class derived from `Environment` may react to earlier decisions. Contextual
+environments are for bandits: they show a context in each round, which determines the means of the
+rewards. `simulate_local` plays servers of `dpoco.local` and their devices.
 """
 
 from __future__ import annotations

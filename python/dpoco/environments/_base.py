@@ -1,4 +1,4 @@
-"""Worlds of experts: recorded, switching or hidden losses, and one that answers to decisions."""
+"""Environments for experts: recorded, switching or hidden losses, and one that reacts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LARGEST_WORLD = 2**40
 
 
 class Environment(ABC):
-    """Base of the worlds; subclasses draw the losses of a round and may react to decisions.
+    """Base of the environments; subclasses draw the losses and may react to decisions.
 
-    In a round, `losses` are computed, the learner decides, and `observe` reveals its decision to
-    the world. Losses lie in [0, 1]. The world has its own random numbers: the i-th one does not
-    depend on what the learner does.
+    In a round, the losses are computed, the learner decides, and `observe` reveals its decision to
+    the environment. Losses are in [0, 1]. The environment has its own random numbers, and the i-th
+    one does not depend on what the learner does.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class Environment(ABC):
     horizon : int
         Number of rounds T >= 1.
     seed : int, optional
-        Seed of the world. None takes one from the operating system.
+        Seed of the environment. None takes one from the operating system.
 
     Attributes
     ----------
     experts, horizon : int
-        N and T. Other parameters of worlds are attributes as well.
+        N and T. Other parameters are also attributes.
     round : int
         Number of completed rounds.
     """
@@ -50,8 +50,8 @@ class Environment(ABC):
         self._current: FloatArray | None = None
 
     def _generator(self) -> np.random.Generator:
-        """Return the world's random numbers from their beginning."""
-        # A sequence can be asked again; a generator would go on where it was.
+        """Return the environment's random numbers from their beginning."""
+        # A sequence can be restarted; a generator would continue.
         return np.random.default_rng(self._sequence)
 
     def losses(self) -> FloatArray:
@@ -68,7 +68,7 @@ class Environment(ABC):
             if self.round >= self.horizon:
                 raise HorizonExceeded("the world has no rounds left")
             self._current = self._draw()
-            # Learner, caller and trace share it: none may change what the others see.
+            # Learner, caller and trace share it, so nobody may change it.
             self._current.flags.writeable = False
         return self._current
 
@@ -83,13 +83,13 @@ class Environment(ABC):
             If it is not an expert; nothing changes.
         """
         played = whole_number("decision", decision, 0, self.experts - 1)
-        # The losses are drawn first, if they were not: they must not depend on this decision.
+        # Draw the losses first if necessary, because they must not depend on this decision.
         self._answer(played, self.losses())
         self._current = None
         self.round += 1
 
     def reset(self, seed: int | None = None) -> None:
-        """Go back to the first round of the same world, or of another one if you pass a seed."""
+        """Return to the first round of the same environment, or of another one with a new seed."""
         if seed is not None:
             self._sequence = seed_sequence(seed)
         self.round = 0
@@ -98,7 +98,7 @@ class Environment(ABC):
 
     @abstractmethod
     def _restart(self, another: bool) -> None:
-        """Forget the rounds played, and the losses if it is another world now."""
+        """Forget the rounds played, and the losses if the environment has changed."""
 
     @abstractmethod
     def _draw(self) -> FloatArray:
@@ -106,14 +106,14 @@ class Environment(ABC):
 
     @abstractmethod
     def _answer(self, decision: int, row: FloatArray) -> None:
-        """Take note of a decision and of the losses it met."""
+        """Take note of a decision and the losses in its round."""
 
     @abstractmethod
     def comparator(self) -> IntArray:
-        """Return the sequence of experts for which the world was made, one for each round.
+        """Return the sequence of experts for which the losses were made, one per round.
 
-        It knows how the world was made, but not the outcome of chance: the best sequence in
-        hindsight, `dpoco.evaluation.best_switching_sequence`, may be better.
+        It depends on how the losses were made, but not on their random outcome. The best sequence
+        in hindsight, `dpoco.evaluation.best_switching_sequence`, may be better.
         """
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class Environment(ABC):
 
 
 class Oblivious(Environment):
-    """Base of the worlds that fix all losses before the first round.
+    """Base of the environments that fix all losses before the first round.
 
     For these, ``learner.run(world.matrix())`` is the same game as `play`, in compiled code.
     """
@@ -134,7 +134,7 @@ class Oblivious(Environment):
         """Return the losses, shape (T, N), and the sequence they were made for, shape (T,)."""
 
     def _build_once(self) -> tuple[FloatArray, IntArray]:
-        """Return what `_build` returns, built when it is first asked for."""
+        """Return the result of `_build`, computed on first use."""
         if self._matrix is None or self._best is None:
             self._matrix, self._best = self._build()
             for array in (self._matrix, self._best):
@@ -146,7 +146,7 @@ class Oblivious(Environment):
         return self._build_once()[0]
 
     def comparator(self) -> IntArray:
-        """Return the sequence of experts for which the world was made, shape (T,), read-only."""
+        """Return the sequence of experts for which the losses were made, shape (T,), read-only."""
         return self._build_once()[1]
 
     def _draw(self) -> FloatArray:
@@ -157,23 +157,23 @@ class Oblivious(Environment):
         pass
 
     def _restart(self, another: bool) -> None:
-        # The same world has the same losses, which took the time.
+        # The same environment has the same losses, which take time to compute.
         if another:
             self._matrix = self._best = None
 
 
 def seed_sequence(seed: int | None) -> np.random.SeedSequence:
-    """Return the root of a world's random numbers; None is the operating system's entropy."""
-    # It keeps the entropy that it took: `reset` repeats a world without a seed as well.
+    """Return the root of an environment's random numbers; None is the system's entropy."""
+    # It stores the entropy, so that `reset` also repeats an environment without a seed.
     return np.random.SeedSequence(None if seed is None else whole_number("seed", seed))
 
 
 class SwitchingStochastic(Oblivious):
     """Losses of 0 or 1, independent and identically distributed between switches.
 
-    The horizon is cut into S + 1 segments of almost equal length. In each, one expert loses with
-    probability 1/2 - gap/2 and all others with 1/2 + gap/2; the good one is uniform among those
-    that were not good just before.
+    The horizon is split into S + 1 segments of almost equal length. In each, one expert has a loss
+    with probability 1/2 - gap/2 and all others with probability 1/2 + gap/2. The good expert is
+    uniform among those that were not good in the previous segment.
 
     Parameters
     ----------
@@ -184,9 +184,9 @@ class SwitchingStochastic(Oblivious):
     switches : int, default 0
         How often the good expert changes, S in [0, T - 1].
     gap : float, default 0.4
-        How much less the good expert loses per round, in (0, 1].
+        Difference of the mean losses of the good expert and the others, in (0, 1].
     seed : int, optional
-        Seed of the world. None takes one from the operating system.
+        Seed of the environment. None takes one from the operating system.
 
     Raises
     ------
@@ -204,16 +204,16 @@ class SwitchingStochastic(Oblivious):
         seed: int | None = None,
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
-        # A world needs rounds and experts to switch.
+        # Switching needs several rounds and experts.
         most = self.horizon - 1 if self.experts > 1 else 0
         self.switches = whole_number("switches", switches, 0, most)
         self.gap = real_in("gap", gap, "(0, 1]")
 
     def _good(self, generator: np.random.Generator, starts: IntArray) -> IntArray:
-        """Return the good expert of each round; no two segments in a row have the same."""
+        """Return the good expert of each round, different in consecutive segments."""
         first = generator.integers(self.experts)
         more = len(starts) - 1
-        # A step of 1 to N - 1, modulo N, never leads back to the same expert.
+        # A step of 1 to N - 1, modulo N, never returns to the same expert.
         steps = generator.integers(1, self.experts, more) if more else np.empty(0, np.int64)
         good = np.cumsum(np.concatenate([[first], steps])) % self.experts
         return np.repeat(good.astype(np.int64), np.diff(starts, append=self.horizon))
@@ -227,7 +227,7 @@ class SwitchingStochastic(Oblivious):
 
 
 def _losses_with_gap(best: IntArray, experts: int, gap: float) -> FloatArray:
-    """Return 1/2 + gap/2 everywhere but for the good expert of each round, who has 1/2 - gap/2."""
+    """Return 1/2 - gap/2 for the good expert of each round, and 1/2 + gap/2 for all others."""
     table = np.full((len(best), experts), 0.5 + 0.5 * gap)
     table[np.arange(len(best)), best] = 0.5 - 0.5 * gap
     return table

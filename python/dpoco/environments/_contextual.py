@@ -1,4 +1,4 @@
-"""Contextual worlds: a context a round, and a reward for every arm whose mean it determines."""
+"""Contextual environments: a context per round, which determines the arms' mean rewards."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LARGEST = 2**31
 
 
 class ContextualWorld(ABC):
-    """Base of the contextual worlds, which draw everything before the first round.
+    """Base of the contextual environments, which draw everything before the first round.
 
-    In a round, `context` is shown, the learner chooses an arm, and `reward` of that arm ends the
+    In a round, `context` is shown, the learner chooses an arm, and `reward` of this arm ends the
     round. The rewards of the other arms exist, but only `rewards` shows them, for evaluation.
 
     Parameters
@@ -28,13 +28,13 @@ class ContextualWorld(ABC):
         2: contexts are uniform on the sphere, coefficients bounded in l2. inf: contexts are uniform
         in the cube, coefficients bounded in l1.
     context_bound : float, default 1.0
-        Radius of that sphere, or half the side of that cube.
+        Radius of this sphere, or half the side of this cube.
     parameter_bound : float, default 1.0
         Norm of every arm's coefficients; their direction is uniform.
     sparsity : int, optional
-        Coefficients that are not zero, for each arm; default all.
+        Number of nonzero coefficients of each arm; default all.
     seed : int, optional
-        Seed of the world. None takes one from the operating system.
+        Seed of the environment. None takes one from the operating system.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class ContextualWorld(ABC):
     round : int
         Number of completed rounds.
     coefficients : ndarray of float64, shape (K, d), read-only
-        The truth.
+        The true coefficients.
     contexts : ndarray of float64, shape (T, d), read-only
         Contexts of all rounds.
     means, rewards : ndarray of float64, shape (T, K), read-only
@@ -70,7 +70,7 @@ class ContextualWorld(ABC):
         self.arms = positive_int("arms", arms, maximum=_LARGEST)
         self.dimension = positive_int("dimension", dimension, maximum=_LARGEST)
         self.horizon = positive_int("horizon", horizon, maximum=_LARGEST)
-        # The two pairs of dual norms for which there are bandits.
+        # The two pairs of dual norms for which bandits exist.
         if norm not in (2.0, np.inf):
             raise ValueError(f"norm must be 2 or inf; got {norm!r}")
         self._norm = float(norm)
@@ -80,7 +80,7 @@ class ContextualWorld(ABC):
         self._sparsity = positive_int(
             "sparsity", most if sparsity is None else sparsity, maximum=most
         )
-        # One generator, in this order: another order would be another world for the same seed.
+        # One generator in this order; another order would change the environment of a seed.
         generator = np.random.default_rng(seed_sequence(seed))
         self.round = 0
         self.coefficients = self._draw_coefficients(generator)
@@ -91,12 +91,12 @@ class ContextualWorld(ABC):
             array.flags.writeable = False
 
     def _draw_coefficients(self, generator: np.random.Generator) -> FloatArray:
-        """Return the coefficients of all arms, shape (K, d), of the norm that was asked for."""
+        """Return the coefficients of all arms, shape (K, d), with the requested norm."""
         drawn = generator.standard_normal((self.arms, self.dimension))
-        # The ranks of uniforms: every set of coordinates is as likely as any other.
+        # Ranks of uniform variates: every set of coordinates is equally likely.
         order = np.argsort(generator.random(drawn.shape), axis=1)
         drawn[np.argsort(order, axis=1) >= self._sparsity] = 0.0
-        # The dual norm: |<x, theta>| is then at most the product of the two bounds.
+        # In the dual norm, so that |<x, theta>| is at most the product of the two bounds.
         size = np.linalg.norm(drawn, ord=2.0 if self._norm == 2.0 else 1.0, axis=1)
         coefficients: FloatArray = drawn * (self._parameter_bound / size)[:, None]
         return coefficients
@@ -106,7 +106,7 @@ class ContextualWorld(ABC):
         shape = self.horizon, self.dimension
         if self._norm == 2.0:
             drawn = generator.standard_normal(shape)
-            # A little inside the sphere, so that rounding leaves nothing to clip.
+            # Slightly inside the sphere, so that rounding does not cause clipping.
             drawn *= (self._context_bound * (1.0 - 1e-12) / np.linalg.norm(drawn, axis=1))[:, None]
             return drawn
         return generator.uniform(-self._context_bound, self._context_bound, shape)
@@ -147,7 +147,7 @@ class ContextualWorld(ABC):
         ValueError, TypeError
             If it is not an arm; nothing changes.
         """
-        # Before the round is counted: a learner that answers nonsense has not played.
+        # Checked before the round is counted, because an invalid action is not a played round.
         arm = whole_number("action", action, 0, self.arms - 1)
         if self.round >= self.horizon:
             raise HorizonExceeded("the world has no rounds left")
@@ -155,7 +155,7 @@ class ContextualWorld(ABC):
         return float(self.rewards[self.round - 1, arm])
 
     def reset(self) -> None:
-        """Go back to the first round of the same world."""
+        """Return to the first round of the same environment."""
         self.round = 0
 
 
@@ -165,7 +165,7 @@ class LinearWorld(ContextualWorld):
     Parameters
     ----------
     arms, dimension, horizon, norm, context_bound, parameter_bound, sparsity, seed
-        As for `ContextualWorld`.
+        See `ContextualWorld`.
     reward_noise : float, default 0.1
         Largest deviation of a reward from its mean.
 
@@ -179,7 +179,7 @@ class LinearWorld(ContextualWorld):
     def __init__(
         self, arms: int, dimension: int, horizon: int, *, reward_noise: float = 0.1, **options: Any
     ) -> None:
-        # Before the base is set up, which draws the rewards.
+        # Before the base class is set up, because that draws the rewards.
         self._reward_noise = real_in("reward_noise", reward_noise, "[0, inf)")
         super().__init__(arms, dimension, horizon, **options)
 

@@ -16,24 +16,24 @@ KINDS = ("constant", "turning", "jumping", "season", "flip", "fading", "anisotro
 
 
 class DriftingRegression:
-    """Features on the unit sphere, and labels of a linear model that moves.
+    """Features on the unit sphere, and labels of a linear model that changes.
 
     Parameters
     ----------
     kind : str
-        What happens. "constant": nothing. "turning": the truth turns by 90 degrees in `period`
+        Kind of change. "constant": none. "turning": the truth turns by 90 degrees in `period`
         rounds. "jumping": it is drawn again every `period` rounds. "season": it swings by 45
-        degrees to either side. "flip": it changes its sign after `period` rounds. "fading": nothing
-        happens to the truth, but one half of the features fades while the other comes.
-        "anisotropic": features of unequal variance. "noise": labels do not depend on features.
+        degrees to both sides. "flip": it changes its sign after `period` rounds. "fading": the
+        truth is constant, but one half of the features fades out while the other fades in.
+        "anisotropic": features have unequal variances. "noise": labels do not depend on features.
     rounds, dimension : int
-        Number of rounds T, and of features d, at least 2.
+        Number of rounds T, and number of features d, at least 2.
     period : int, optional
-        Rounds; a quarter of all by default ("flip": half).
+        In rounds; by default a quarter of all rounds ("flip": half).
     noise : float, default 0.3
         Standard deviation of labels about the truth. Labels are clipped to [-1, 1].
     seed : int, optional
-        Seed of the stream, which does not depend on any decision.
+        Seed of the stream, which does not depend on decisions.
 
     Attributes
     ----------
@@ -62,15 +62,16 @@ class DriftingRegression:
     ) -> None:
         self.kind = choice("kind", kind, KINDS)
         n = positive_int("rounds", rounds)
-        # A line has no directions to turn to.
+        # In one dimension there is no direction to turn to.
         d = positive_int("dimension", dimension, minimum=2)
         deviation = real_in("noise", noise, "[0, inf)")
-        # A quarter, so that a learner sees several periods; a flip comes once, in the middle.
+        # A quarter, so that a learner sees several periods. A flip occurs once, in the middle.
         if period is None:
             period = max(1, n // (2 if kind == "flip" else 4))
         self.period = positive_int("period", period)
         generator = np.random.default_rng(seed_sequence(seed))
-        # Features first: worlds of one seed have the same draws for them, whatever their kind.
+        # Features come first, so that streams of one seed have the same feature draws for every
+        # kind.
         features = self._features(generator, n, d)
         self.truth = self._truth(generator, n, d)
         means = np.einsum("td,td->t", features, self.truth)
@@ -81,23 +82,23 @@ class DriftingRegression:
             values.setflags(write=False)
 
     def _features(self, generator: np.random.Generator, n: int, d: int) -> FloatArray:
-        """Return the features of all rounds, shape (T, d), of length 1 at most."""
+        """Return the features of all rounds, shape (T, d), with length at most 1."""
         features = generator.normal(size=(n, d))
         if self.kind == "anisotropic":
             features *= np.linspace(1.0, 0.1, d)
         elif self.kind == "fading":
-            # Shares of one half each in the middle; squares add up to 1 in every round.
+            # Both halves have equal shares in the middle, and the squares sum to 1 in every round.
             come = np.sqrt(np.linspace(0.0, 1.0, n))[:, None]
             features[:, : d // 2] *= np.sqrt(1.0 - np.square(come))
             features[:, d // 2 :] *= come
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
-        # One factor for all rows keeps small directions small.
+        # A common factor for all rows keeps small directions small.
         largest = lengths.max() if self.kind == "anisotropic" else np.maximum(lengths, 1e-9)
         return np.asarray(features / largest)
 
     def _truth(self, generator: np.random.Generator, n: int, d: int) -> FloatArray:
         """Return the coefficients of all rounds, shape (T, d)."""
-        # Two directions at right angles: a turn between them keeps the length.
+        # Two orthogonal directions, so that turning between them preserves the length.
         first, second = np.linalg.qr(generator.normal(size=(d, 2)))[0].T
         t = np.arange(n)
         if self.kind == "noise":

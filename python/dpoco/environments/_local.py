@@ -15,9 +15,9 @@ from dpoco.learning.learner import Progress
 from dpoco.local import ClientPool, DistributionLearner, Prediction
 from dpoco.random import Source, checked_source
 
-_CLOSE = 1e-6  # of sums of probabilities to 1
-_CHUNK = 8192  # rounds between two looks for an interrupt, where there are few entries
-_CHUNK_ENTRIES = 2**26  # a chunk takes a fraction of a second
+_CLOSE = 1e-6  # tolerance for sums of probabilities
+_CHUNK = 8192  # rounds between two checks for an interrupt, if there are few entries
+_CHUNK_ENTRIES = 2**26  # so that a chunk takes a fraction of a second
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,15 +31,16 @@ class LocalTrace:
     tv : array of shape (T,) or None
         Total variation distance of each round, half the l1 distance.
     checkpoints : array of shape (n,)
-        Rounds after which weights were kept.
+        Rounds after which weights were stored.
     weights : array of shape (n, K)
         Weights after these rounds.
     misses : int or None
-        Rounds after which the true hypothesis was outside the confidence set; None without one.
+        Number of rounds after which the true hypothesis was outside the confidence set; None
+        without a set.
     first_miss : int or None
-        The first such round; None for never.
+        First such round; None if there is none.
     subsets : int
-        Rounds that asked for a subset.
+        Number of rounds that asked for a subset.
     """
 
     kl: FloatArray | None
@@ -66,7 +67,7 @@ class LocalTrace:
 
 
 def _require(values: FloatArray | None) -> FloatArray:
-    """Return divergences from the truth; `ValueError` where no truth was named."""
+    """Return divergences from the truth; `ValueError` if no truth was given."""
     if values is None:
         raise ValueError("no truth was named, so there is no risk")
     return values
@@ -89,19 +90,19 @@ def simulate_local(
     ----------
     learner : DistributionLearner
         The learner continues from its current state and ends in the state after the last round. Its
-        guarantee is void from then on: one process has seen all labels.
+        guarantee is void from then on, because one process has seen all labels.
     labels : integer array of shape (T,)
-        One label per round; -1 or anything else out of range is no event.
+        One label per round; any value out of range, such as -1, means "no event".
     contexts : sequence of length T, optional
-        One context per round, if the hypotheses have any; also for private contexts.
+        One context per round, if the hypotheses have contexts; also for private contexts.
     truth : int or array, optional
-        Truth against which predictions are measured: a hypothesis, or distributions of shape (M,)
-        or, for a table, (C, M). If it is a hypothesis, the confidence set is also watched.
+        Truth with which predictions are compared: a hypothesis, or distributions of shape (M,) or,
+        for a table, (C, M). If it is a hypothesis, the confidence set is also checked.
     source : dpoco.random.Source, optional
-        Noise of all devices; by default from the operating system. A seeded one makes a run
+        Noise of all devices; by default from the operating system. A seeded source makes a run
         reproducible.
     checkpoints : sequence of int
-        Rounds (numbers, from 1 on) after which weights are kept.
+        Rounds (numbers, starting at 1) after which weights are stored.
     beta : float, default 0.1
         Parameter of the confidence set.
     progress : callable, optional
@@ -110,7 +111,7 @@ def simulate_local(
     Raises
     ------
     HorizonExceeded, ValueError, TypeError
-        If fewer rounds are left, and for arguments of wrong shape: nothing is played.
+        If fewer rounds are left, and for arguments of wrong shape. Nothing is played.
 
     Notes
     -----
@@ -121,19 +122,19 @@ def simulate_local(
     """
     instance("learner", learner, DistributionLearner, "a DistributionLearner")
     own = np.asarray(labels)
-    # Floats are refused: 1.7 is no label, and was probably taken from another column.
+    # Floats are refused: 1.7 is not a label, and probably belongs to another column.
     if own.ndim != 1 or own.dtype.kind not in "iu":
         raise TypeError("labels must be a sequence of ints, one a round")
     run = _Run(learner, np.ascontiguousarray(own, dtype=np.int64), contexts, checkpoints, beta)
     if truth is not None:
         run.measure(truth)
-    # The caller may go on drawing from the source.
+    # Spawned, because the caller may continue to draw from the source.
     noise = checked_source(Source() if source is None else source).spawn()
     with learner._lock:
         learner._check_left(own.size)
-        # One process has seen all labels, whatever the noise.
+        # One process has seen all labels, for any noise.
         learner._simulated = learner._simulated or own.size > 0
-        # None where hypotheses or the rule need Python: both ways give the same bits.
+        # None if hypotheses or the rule need Python. Both ways give the same bits.
         settings = run.compiled_settings()
         entries = learner.hypotheses.count * (learner.hypotheses.labels or 1)
         chunk = max(1, min(_CHUNK, _CHUNK_ENTRIES // entries))
@@ -149,7 +150,7 @@ def simulate_local(
 
 
 class _Run:
-    """One simulation: the arrays it reads and writes, and how a slice of rounds is played."""
+    """One simulation: its input and output arrays, and how a slice of rounds is played."""
 
     def __init__(
         self,
@@ -166,8 +167,8 @@ class _Run:
         array = learner.hypotheses.array
         self.table = None if array is None else array.reshape(-1, *array.shape[-2:])  # (C, K, M)
         self.beta = real_in("beta", beta, "(0, 1)")
-        self.named = -1  # the true hypothesis, if it is one
-        self.truth: FloatArray | None = None  # its distributions, shape (C, M), of arrays
+        self.named = -1  # index of the true hypothesis, if the truth is a hypothesis
+        self.truth: FloatArray | None = None  # its distributions, shape (C, M), for arrays
         self.kl: FloatArray | None = None
         self.tv: FloatArray | None = None
         marks = sorted({positive_int("checkpoints", mark) for mark in checkpoints})
@@ -179,7 +180,7 @@ class _Run:
         self.misses = self.first_miss = self.subsets = 0
 
     def _contexts(self, contexts: ArrayLike | None) -> Any:
-        """Return contexts as the hypotheses take them, or raise."""
+        """Return contexts in the form for the hypotheses, or raise."""
         hypotheses = self.learner.hypotheses
         if hypotheses.kind == "array":
             if contexts is not None:
@@ -208,17 +209,18 @@ class _Run:
             if hypotheses.labels is None:
                 raise ValueError("likelihoods of labels have no KL-risk")
             self.named = int(truth)
-            if self.table is not None:  # callables are asked every round
+            if self.table is not None:  # callables are called in every round
                 self.truth = np.ascontiguousarray(self.table[:, truth])
             return
         if contexts is None:
             raise TypeError("truth must be the index of a hypothesis for callables")
-        # A copy: compiled code reads it while the caller's array may change.
+        # A copy, because compiled code reads it while the caller's array may change.
         rows = np.array(truth, dtype=np.float64)
         rows = rows[None, :] if rows.ndim == 1 and contexts == 1 else rows
         if rows.shape != (contexts, hypotheses.labels):
             raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
-        # Before a round is played. Compiled code does not look, and risks would mean nothing.
+        # Checked before a round is played: compiled code does not check, and risks would be
+        # meaningless.
         if not (np.all(rows >= 0.0) and np.allclose(rows.sum(axis=1), 1.0, rtol=0.0, atol=_CLOSE)):
             raise ValueError("truth must be distributions: nonnegative numbers with sum 1")
         self.truth = rows
@@ -255,7 +257,7 @@ class _Run:
             weights,
         )
         self.weights[inside] = weights
-        # Rounds count from 1: 0 says that there was none.
+        # Rounds count from 1, and 0 means that there was none.
         self.first_miss = self.first_miss or found["first_miss"]
         self.misses += found["misses"]
         self.subsets += found["subsets"]
@@ -266,12 +268,12 @@ class _Run:
     def step_by_step(self, part: slice, noise: Source) -> None:
         """Play a slice of rounds as a server and its devices would."""
         learner, hypotheses = self.learner, self.learner.hypotheses
-        # Where only labels are protected, the server knows the context and asks with it.
+        # If only labels are protected, the server knows the context and uses it for the question.
         private = learner.settings.protect != "label"
         count, epsilon = part.stop - part.start, learner.settings.epsilon
-        # One device with the budget of all rounds plays every one of them.
+        # One device with the budget of all rounds answers every round.
         device = ClientPool(hypotheses, 1, count * epsilon, count, learner.settings.protect)
-        device._source = noise  # from which the compiled loop draws as well
+        device._source = noise  # from which the compiled loop also draws
         for i in range(part.start, part.stop):
             x = None if self.contexts is None else self.contexts[i]
             spec = learner.round_spec(None if private else x)
@@ -293,11 +295,11 @@ class _Run:
 
     @property
     def _watched(self) -> bool:
-        """Whether the confidence set of a true hypothesis is looked at after each round."""
+        """Whether the confidence set is checked after each round for a true hypothesis."""
         return self.named >= 0 and self.learner.get_params()["learner"] == "posterior"
 
     def trace(self) -> LocalTrace:
-        """Return what was measured."""
+        """Return the measured results."""
         for array in (self.kl, self.tv, self.weights):
             if array is not None:
                 array.flags.writeable = False

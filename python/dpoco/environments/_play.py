@@ -1,4 +1,4 @@
-"""Learners played against worlds, round by round: experts, bandits, delayed feedback."""
+"""Playing learners against environments, round by round: experts, bandits, delays."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dpoco.learning.tickets import Ticket
 def play(
     learner: Any, environment: Environment, *, rounds: int | None = None, persons: Persons = None
 ) -> ExpertTrace:
-    """Play a learner against a world.
+    """Play a learner against an environment.
 
-    In each round the world computes its losses, and the learner decides. The world is told only the
-    decision, and the learner only the losses.
+    In each round the environment computes its losses, and the learner decides. The environment only
+    learns the decision, and the learner only the losses.
 
     Parameters
     ----------
@@ -33,21 +33,21 @@ def play(
         A learner of `dpoco.experts`, or your own: `decide` returns an expert in 0..N-1, `observe`
         ends the round with the losses of all, shape (N,).
     environment : Environment
-        World, played from its current round on.
+        Environment, played from its current round on.
     rounds : int, optional
-        Rounds to play; None: all remaining rounds of the world, and at least one.
+        Number of rounds to play; None: all remaining rounds, and at least one.
     persons : array_like of int, str or bytes, optional
-        The persons behind the rounds, one each, if the learner enforces a participation.
+        The persons behind the rounds, one per round, if the learner enforces a participation.
 
     Returns
     -------
     ExpertTrace
-        Losses and decisions; not private. It holds the losses of all experts: T N doubles.
+        Losses and decisions; not private. It contains the losses of all experts: T N doubles.
 
     Raises
     ------
     ValueError
-        If learner and world differ in the number of experts, or the world has too few rounds left.
+        If learner and environment differ in the number of experts, or if too few rounds are left.
     """
     count = _rounds_left(environment, rounds)
     experts = getattr(learner, "experts", environment.experts)
@@ -56,7 +56,7 @@ def play(
     named = _person_arguments(learner, persons, count)
     first_round = int(getattr(learner, "round", 0))
     start = environment.round
-    # The losses of a world that is fixed in advance are there already: no copy.
+    # The losses of an environment that is fixed in advance already exist, so they are not copied.
     known = environment.matrix()[start:] if isinstance(environment, Oblivious) else None
     rows = np.empty((count, environment.experts)) if known is None else known[:count]
     decisions = np.empty(count, dtype=np.int64)
@@ -64,7 +64,7 @@ def play(
         losses = environment.losses()
         if known is None:
             rows[t] = losses
-        # The losses were drawn before: they must not depend on the decision.
+        # The losses were drawn before, because they must not depend on the decision.
         decisions[t] = decision = learner.decide()
         environment.observe(decision)
         learner.observe(losses, **named[t])
@@ -73,7 +73,7 @@ def play(
 
 
 def _rounds_left(world: Environment | ContextualWorld, rounds: int | None) -> int:
-    """Return how many rounds are to be played; `ValueError` for more than the world has left."""
+    """Return the number of rounds to play; `ValueError` if the environment has fewer left."""
     left = world.horizon - world.round
     if left == 0:
         raise ValueError("rounds must be left in the world, which has none: reset() it")
@@ -81,8 +81,8 @@ def _rounds_left(world: Environment | ContextualWorld, rounds: int | None) -> in
 
 
 def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[Fields]:
-    """Return what tells `observe` whose round it is; refused before anything is played."""
-    # Foreign learners check the name themselves, when its round is over.
+    """Return `observe`'s arguments for each round's person; checked before anything is played."""
+    # Foreign learners check the name themselves, at the end of its round.
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
     return [{}] * rounds if persons is None else [{"person": each} for each in persons]
@@ -91,7 +91,7 @@ def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[Fields]:
 def play_bandit(
     learner: Any, world: ContextualWorld, *, rounds: int | None = None, persons: Persons = None
 ) -> BanditTrace:
-    """Play a learner against a contextual world, round by round.
+    """Play a learner against a contextual environment, round by round.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ def play_bandit(
         A learner of `dpoco.bandits` (whose ``run`` is faster), or your own: `decide` returns an arm
         for the context, `observe` ends the round with the arm's reward.
     world : ContextualWorld
-        World, played from its current round on.
+        Environment, played from its current round on.
     rounds : int, optional
-        Rounds to play; None: all remaining rounds of the world, and at least one.
+        Number of rounds to play; None: all remaining rounds, and at least one.
     persons : array_like of int, str or bytes, optional
-        The persons behind the rounds, one each, if the learner enforces a participation.
+        The persons behind the rounds, one per round, if the learner enforces a participation.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def play_bandit(
     Raises
     ------
     ValueError
-        If learner and world differ in arms or dimension, or the world has too few rounds left.
+        If learner and environment differ in arms or dimension, or if too few rounds are left.
     """
     count = _rounds_left(world, rounds)
     for name in ("arms", "dimension"):
@@ -125,7 +125,7 @@ def play_bandit(
     actions = np.empty(count, dtype=np.int64)
     rewards = np.empty(count)
     for t in range(count):
-        # The reward of the arm alone is told: the others' are for evaluation.
+        # Only the reward of the arm is revealed; the others are for evaluation.
         actions[t] = action = learner.decide(world.context())
         rewards[t] = reward = world.reward(action)
         learner.observe(reward, **named[t])
@@ -147,7 +147,7 @@ class DelayedRun:
     arrivals : ndarray of int64
         Decisions whose feedback arrived, in the order of arrival.
     outstanding : int
-        Most tickets that waited at the same time.
+        Largest number of tickets that waited at the same time.
     """
 
     decisions: Releases
@@ -170,13 +170,15 @@ def play_delayed(
     learner : learner with tickets
         Learner with at least T rounds left. `losses.CustomLoss` is not supported.
     records : tuple of array_like
-        As for the learner's ``run``, T rows each: ``(features, labels)``, ``(gradients,)``,
-        ``(losses,)``; for a bandit contexts and the rewards of all arms, ``(contexts, rewards)``.
+        In the form for the learner's ``run``, with T rows each: ``(features, labels)``,
+        ``(gradients,)``, ``(losses,)``; for a bandit ``(contexts, rewards)`` with the rewards of
+        all arms.
     delays : int or array_like of int, shape (T,)
-        Steps between each decision and its feedback. -1: the feedback never comes, and the ticket
-        expires after the last step. The delays are fixed in advance, as the guarantee requires.
+        Steps between each decision and its feedback. -1 means that the feedback never comes and the
+        ticket expires after the last step. The delays are fixed in advance, as the guarantee
+        requires.
     persons : array_like of int, str or bytes, optional
-        The persons behind the rounds, one each, if the learner enforces a participation.
+        The persons behind the rounds, one per round, if the learner enforces a participation.
 
     Returns
     -------
@@ -192,7 +194,7 @@ def play_delayed(
 
     Notes
     -----
-    O(T) next to the learner's own work and the outstanding tickets.
+    O(T) in addition to the learner's own work and the outstanding tickets.
     """
     rows = [float_array("records", part, (None, *np.shape(part)[1:])) for part in records]
     steps = int(rows[0].shape[0]) if rows else 0
@@ -209,7 +211,7 @@ def play_delayed(
     most = 0
 
     def arrive(step: int) -> None:
-        """Give the learner all feedback that is due in a step, earlier tickets first."""
+        """Give the learner all feedback that is due in this step, earlier tickets first."""
         for t in due.pop(step, ()):
             record = (rows[1][t, decisions[t]],) if contextual else tuple(r[t] for r in rows)
             learner.observe(*record, ticket=tickets.pop(t), **named[t])
@@ -219,7 +221,7 @@ def play_delayed(
         given = (rows[0][t],) if contextual else ()
         decision, tickets[t] = learner.decide(*given, ticket=True)
         decisions.append(decision)
-        # Score the decision by its own record at once: only the learner sees the delay.
+        # Evaluate the decision on its own record immediately; only the learner has the delay.
         values[t] = _value(learner, [part[t : t + 1] for part in rows], decision)
         most = max(most, len(tickets))
         if waits[t] >= 0:
@@ -229,7 +231,7 @@ def play_delayed(
     for step in sorted(due):
         arrive(step)
     for ticket in tickets.values():
-        # Their feedback never comes: the horizon is free for others again.
+        # Their feedback never comes, so their rounds of the horizon become free.
         learner.expire(ticket)
     return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
 
@@ -239,17 +241,17 @@ def _check_delays(delays: ArrayLike, steps: int) -> IntArray:
     waits = np.asarray(delays)
     if waits.dtype.kind not in "iu" or waits.shape not in ((), (steps,)):
         raise TypeError(f"delays must be an int or {steps} ints; got {waits.dtype} {waits.shape}")
-    # A number beyond 2^63 would turn into -1, which says that feedback never comes.
+    # A number above 2^63 would become -1, which means that feedback never comes.
     if waits.size and not -1 <= int(waits.min()) <= int(waits.max()) < 2**63:
         raise ValueError("delays must be at least 0, or -1 for never")
     return np.broadcast_to(waits.astype(np.int64), (steps,))
 
 
 def _value(learner: Any, rows: list[FloatArray], decision: ArrayLike) -> float:
-    """Return what a decision was worth on its record, shapes (1, ...)."""
+    """Return the value of a decision on its record, shapes (1, ...)."""
     if isinstance(decision, int):  # an expert's loss, or an arm's reward
         return float(rows[-1][0, decision])
-    # Losses are known on a net; decisions are points of it, but for their last digits.
+    # Losses are known on a net, and decisions are its points up to their last digits.
     if hasattr(learner, "points"):
         nearest = int(np.argmin(np.sum((learner.points - decision) ** 2, axis=1)))
         return float(rows[0][0, nearest])

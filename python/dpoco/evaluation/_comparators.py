@@ -1,4 +1,4 @@
-"""The best in hindsight: a fixed decision, certified; a constant; experts and sequences."""
+"""The best in hindsight: a fixed decision with a certificate, a constant, experts, sequences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, MarginLoss, QuadraticL
 
 Loss = MarginLoss | LinearLoss | QuadraticLoss | CustomLoss
 
-# Logistic losses have no best constant when all labels are equal: beyond this margin a loss is
+# If all labels are equal, logistic losses have no best constant. Beyond this margin, a loss is
 # below 1e-13.
 _LARGEST_MARGIN = 30.0
 
@@ -43,7 +43,7 @@ class FixedDecision:
     decision : ndarray of float64, shape (d,), read-only
         The decision, in the domain.
     total_loss, average_loss : float
-        Sum and mean of its losses over the records, clipped as a learner clips them.
+        Sum and mean of its losses over the records, clipped as by a learner.
     gap : float
         Proven bound on how far `average_loss` is above the optimum.
     iterations : int
@@ -64,9 +64,9 @@ class ConstantPrediction:
     Attributes
     ----------
     prediction : float
-        The margin z that stands for ``<theta, x>`` in every round.
+        The margin z that replaces ``<theta, x>`` in every round.
     total_loss, average_loss : float
-        Sum and mean of ``l(z, y)`` over all rounds; rounds with a non-finite label count 0.
+        Sum and mean of ``l(z, y)`` over all rounds; rounds with a non-finite label count as 0.
     """
 
     prediction: float
@@ -83,15 +83,15 @@ def best_fixed_decision(
     tolerance: float = 1e-7,
     max_iterations: int = 100_000,
 ) -> FixedDecision:
-    """Minimise the total loss over the domain, to a certified gap.
+    """Minimise the total loss over the domain, with a certified gap.
 
     Parameters
     ----------
     domain : Domain
         The decision set.
     loss : MarginLoss, LinearLoss, QuadraticLoss or CustomLoss
-        Records are clipped to its bounds exactly as a learner clips them. A `CustomLoss` has to
-        have ``values`` and ``gradients``, and to be convex.
+        Records are clipped to its bounds exactly as by a learner. A `CustomLoss` must be convex and
+        have ``values`` and ``gradients``.
     features : array_like of shape (T, d)
         Records; gradients for a `LinearLoss`; matrices, shape (T, d, d), for a `QuadraticLoss`;
         rows of shape (T, k) for a `CustomLoss`.
@@ -117,9 +117,9 @@ def best_fixed_decision(
     Notes
     -----
     Accelerated projected gradient with backtracking and restarts (Beck and Teboulle 2009;
-    O'Donoghue and Candes 2015); the certificate is the Frank-Wolfe gap
-    ``max_v <grad F(theta), theta - v>``, an upper bound on ``F(theta) - min F`` for convex F,
-    whatever the solver did. O(T d) time per iteration, O(T d) memory.
+    O'Donoghue and Candes 2015). The certificate is the Frank-Wolfe gap ``max_v <grad F(theta),
+    theta - v>``, which for convex F bounds ``F(theta) - min F`` whatever the solver did. O(T d)
+    time per iteration, O(T d) memory.
     """
     relative = positive_float("tolerance", tolerance)
     limit = positive_int("max_iterations", max_iterations)
@@ -142,7 +142,7 @@ def best_fixed_decision(
 
     if isinstance(loss, LinearLoss):
         factors = record_multipliers(domain, rows, loss.gradient_bound, loss.gradient_bound_l2)
-        # Records that are not finite have the factor 0, and 0 times NaN would be NaN.
+        # Records that are not finite have the factor 0, but 0 times NaN would be NaN.
         kept = factors > 0.0
         decision = domain.minimize_linear(factors[kept] @ rows[kept] / rounds)
         gap, iterations = 0.0, 0
@@ -150,19 +150,19 @@ def best_fixed_decision(
         objective = _average(domain, loss, rows, targets)
         centre = objective.margins(domain.center)
         scale = abs(float(objective.value(centre)))
-        if quadratic:  # known up to a constant, so its value at the centre is no scale
+        if quadratic:  # only known up to a constant, so its value at the centre is not a scale
             slope = objective.gradient(centre)
             scale = float(np.linalg.norm(slope)) * domain.radius_from_center()
-        # A loss of 0 at the centre is no unit: the tolerance is then that of the loss itself.
+        # If the loss at the centre is 0, it is not a unit, and the tolerance is absolute.
         goal = relative * scale if scale > 0.0 else relative
         decision, gap, iterations = _minimize(objective, domain, goal, limit)
-        # Written with `not`, so that a gap that is NaN is no certificate.
+        # Written with `not`, so that a gap of NaN is not accepted.
         if not gap <= goal:
             raise DpocoError(
                 f"the best fixed decision was not certified within {limit} iterations; "
                 "raise max_iterations or tolerance"
             )
-    # One comparator serves all traces and figures, so that no caller may move it.
+    # Read-only, because all traces and figures share one comparator.
     decision.flags.writeable = False
     total = float(loss.batch_values(domain, decision, rows, targets).sum())
     return FixedDecision(decision, total, total / rounds, gap, iterations)
@@ -205,22 +205,22 @@ def best_constant_prediction(loss: MarginLoss, labels: ArrayLike) -> ConstantPre
     if loss.label_range == (0.0, 1.0):  # labels are probabilities, not margins
         low, high = -_LARGEST_MARGIN, _LARGEST_MARGIN
     else:
-        # A loss is least at its own label, or, of a loss of yours, within `reach` of it.
+        # A loss is least at its label, or, for a custom loss, within `reach` of it.
         far = loss.reach if isinstance(loss, GlmLoss) else 0.0
         low, high = float(targets.min()) - far, float(targets.max()) + far
-    # The slope never decreases: halve until the interval is as short as doubles allow.
+    # The slope never decreases, so we bisect until the interval is as short as doubles allow.
     while low < (middle := low + (high - low) / 2.0) < high:
         if slope(middle) < 0.0:
             low = middle
         else:
             high = middle
     total = float(engine.values(np.full(targets.size, high), targets).sum())
-    # Over all rounds, as `FixedDecision` has it: a missing label is a round without loss.
+    # Over all rounds, as in `FixedDecision`: a missing label is a round without loss.
     return ConstantPrediction(high, total, total / given.size)
 
 
 def present_labels(features: FloatArray, labels: FloatArray) -> FloatArray:
-    """Return the labels, NaN where the record is missing: such a round costs no one anything."""
+    """Return the labels, with NaN for missing records, because such a round costs nothing."""
     return np.where(np.isfinite(features).all(axis=1), labels, np.nan)
 
 
@@ -228,7 +228,7 @@ def constant_losses(loss: MarginLoss, margin: float, labels: FloatArray) -> Floa
     """Losses of a constant margin, shape (T,); 0 where the label is not finite."""
     present = np.isfinite(labels)
     low, high = loss.label_range
-    # A label that is missing gets a number that the loss can take; its loss is dropped below.
+    # A missing label is replaced by a valid number; its loss is dropped below.
     targets = np.clip(np.where(present, labels, low), low, high)
     values = loss.value(np.array([margin]), np.ones((len(labels), 1)), targets)
     return np.where(present, values, 0.0)
@@ -256,7 +256,8 @@ def suboptimality(
     -------
     float
         An unbiased estimate of ``E f(decision) - E f(reference)``; it may be slightly negative.
-        Divided by that of the zero decision, 0 is perfect and 1 has learned nothing.
+        Divided by the value for the zero decision, 0 is perfect and 1 means that nothing was
+        learned.
     """
     rows = float_array("features", features, (None, None))
     if rows.shape[0] == 0:
@@ -378,10 +379,10 @@ def best_switching_sequence(
     """
     most = whole_number("switches", switches, 0, LARGEST_HORIZON)
     rows = _admitted_table(losses, loss_range)
-    # More switches than there are gaps between rounds cost time and change nothing.
+    # More switches than gaps between rounds would cost time and change nothing.
     useful = min(most, len(rows) - 1)
     costs, decisions = _core.best_switching_sequence(rows, useful)
-    # `costs` and `decisions` belong together: a change of one would make the other wrong.
+    # Read-only, because `costs` and `decisions` belong together.
     for array in (costs, decisions):
         array.flags.writeable = False
     return BestSequence(decisions, float(costs[-1]), costs)
@@ -414,7 +415,7 @@ def interval_regret(
     Returns
     -------
     float
-        In the units of the losses, at least 0: the empty interval counts as well.
+        In the units of the losses, at least 0, because the empty interval counts.
 
     Raises
     ------
@@ -426,7 +427,7 @@ def interval_regret(
     One running sum per expert and tangent: O(N T) time without allowance, O(N T log T) with one.
     """
     extra = real_float("allowance", allowance)
-    # Tangents multiply it by the number of rounds, which must not overflow.
+    # The tangents multiply it by the number of rounds, which must not overflow.
     if not 0.0 <= extra <= 1e100:
         raise ValueError(f"allowance must be in [0, 1e100]; got {extra!r}")
     rows = _admitted_table(losses, loss_range)
@@ -436,7 +437,7 @@ def interval_regret(
 
 
 def _admitted_table(losses: ArrayLike, loss_range: tuple[float, float]) -> FloatArray:
-    """Return losses of experts, shape (T, N), as learners read them: clipped, without gaps."""
+    """Return losses of experts, shape (T, N), as read by learners: clipped and without gaps."""
     low, high = checked_range(loss_range)
     rows = float_array("losses", losses, (None, None))
     if rows.size == 0:
@@ -446,19 +447,19 @@ def _admitted_table(losses: ArrayLike, loss_range: tuple[float, float]) -> Float
 
 # ---- accelerated projected gradient --------------------------------------------------------------
 
-# The certificate costs one more pass over the data: looked at this often.
+# The certificate costs one more pass over the data, so it is only computed this often.
 _CHECK_EVERY = 10
-# The guess of the smoothness shrinks in every iteration, so that one steep place does not shorten
-# all later steps.
+# The estimate of the smoothness shrinks in every iteration, so that one steep place does not
+# shorten all later steps.
 _GROWTH, _SHRINK = 2.0, 0.9
 
 
 class _Average(NamedTuple):
-    """``F(theta) = (1/T) sum_t f_t(theta)`` of records scaled or clipped as a learner does it.
+    """``F(theta) = (1/T) sum_t f_t(theta)`` of records scaled or clipped as by a learner.
 
-    Value and gradient are functions of the margins: ``<theta, x_t>`` of the kept records, shape
-    (T',), of generalised linear losses; of others the point itself. The curvature is a first guess
-    of the smoothness constant.
+    Value and gradient are functions of the margins: for generalised linear losses ``<theta, x_t>``
+    of the kept records, shape (T',), and for other losses the point itself. The curvature is a
+    first estimate of the smoothness constant.
     """
 
     margins: Callable[[FloatArray], FloatArray]
@@ -468,7 +469,7 @@ class _Average(NamedTuple):
 
 
 def _average(domain: Domain, loss: Loss, rows: FloatArray, targets: Any) -> _Average:
-    """Return the average loss of records with the loss's own clipping."""
+    """Return the average loss of records, with the loss's own clipping."""
     if isinstance(loss, QuadraticLoss):
         return _average_quadratic(loss.scales(domain, rows, targets), rows, targets)
     if isinstance(loss, CustomLoss):
@@ -487,14 +488,14 @@ def _average_quadratic(factors: FloatArray, matrices: FloatArray, vectors: Float
     kept = factors > 0.0
     weights = factors[kept] / matrices.shape[0]
     total = np.einsum("t,tij->ij", weights, matrices[kept])
-    # A quadratic form is that of the symmetric part, which the gradient below needs.
+    # Only the symmetric part affects a quadratic form; the gradient below requires it.
     matrix, vector = 0.5 * (total + total.T), weights @ vectors[kept]
     return _Average(
         lambda theta: theta,
         lambda theta: 0.5 * theta @ matrix @ theta - vector @ theta,
         lambda theta: matrix @ theta - vector,
-        # The mean eigenvalue: the largest one takes longer to find, and backtracking corrects the
-        # guess.
+        # The mean eigenvalue. The largest one takes longer to compute, and backtracking corrects
+        # the estimate.
         float(np.trace(matrix)) / len(vector),
     )
 
@@ -504,17 +505,20 @@ def _average_glm(
 ) -> _Average:
     """Return the average of generalised linear losses; O(T d) a step, for one pass over rows."""
     factors = record_multipliers(domain, features, loss.feature_bound, loss.feature_bound_l2)
-    # Empty records have no loss, but count as rounds: sums are divided by all of them.
+    # Empty records have no loss but count as rounds, so sums are divided by the number of all
+    # rounds.
     kept, rounds = (factors > 0.0) & np.isfinite(labels), len(features)
     rows = np.ascontiguousarray(features[kept] * factors[kept, None])
-    # Slopes that a learner clips (`slope_bound`) shape its gradients, not the loss it is judged by.
+    # If a learner clips slopes (`slope_bound`), this affects its gradients but not the reported
+    # loss.
     engine = loss.reported._glm_engine
     own = engine.clip_labels(np.ascontiguousarray(labels[kept]))
     return _Average(
         lambda theta: np.ascontiguousarray(rows @ theta),
         lambda margins: float(engine.values(margins, own).sum()) / rounds,
         lambda margins: engine.derivatives(margins, own) @ rows / rounds,
-        # The trace of the mean of x x', which is the Hessian of squared losses and bounds others.
+        # The trace of the mean of x x', which is the Hessian of squared losses and bounds that of
+        # others.
         float(np.einsum("ij,ij->", rows, rows)) / rounds,
     )
 
@@ -529,12 +533,12 @@ def _minimize(
     point = np.array(domain.center)
     margins = objective.margins(point)
     ahead, margins_ahead = point, margins  # the extrapolated point
-    # Without a record that counts there is no curvature, and a step would divide by it.
+    # Without a record that counts the curvature is 0, and a step would divide by it.
     momentum, smoothness = 1.0, objective.curvature or 1.0
-    # Gaps of accelerated methods go up and down: the smallest is kept with its point.
+    # Gaps of accelerated methods are not monotone, so we keep the smallest with its point.
     best, best_gap = point, math.inf
     for iteration in itertools.count():
-        # At the limit as well: its point may be the first that is good enough.
+        # Also at the limit, because its point may be the first that is good enough.
         if iteration % _CHECK_EVERY == 0 or iteration == limit:
             gradient = objective.gradient(margins)
             gap = max(float(gradient @ (point - domain.minimize_linear(gradient))), 0.0)
@@ -544,7 +548,8 @@ def _minimize(
                 return np.array(best), best_gap, iteration
         slope = objective.gradient(margins_ahead)
         height = float(objective.value(margins_ahead))
-        # Near the optimum the two sides differ by roundings alone, and the loop would not end.
+        # Near the optimum, the two sides only differ by rounding errors, and the loop would not
+        # end.
         rounding = 1e-14 * max(1.0, abs(height))
         smoothness *= _SHRINK
         while True:
@@ -556,13 +561,14 @@ def _minimize(
                 break
             smoothness *= _GROWTH
         moved = candidate - point
-        # Momentum that points uphill is started again, which needs no strong convexity to be known.
+        # If the momentum points uphill, it is restarted, which does not need a known strong
+        # convexity.
         if float(slope @ moved) > 0.0:
             momentum = 1.0
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum * momentum))
         pull = (momentum - 1.0) / following
         ahead = candidate + pull * moved
-        # Margins are linear in the point: extrapolated, they save a pass over the data.
+        # Margins are linear in the point, so extrapolating them saves a pass over the data.
         margins_ahead = new_margins + pull * (new_margins - margins)
         point, margins, momentum = candidate, new_margins, following
     raise AssertionError("the limit ends the loop")

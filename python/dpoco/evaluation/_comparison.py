@@ -1,4 +1,4 @@
-"""Private learners next to what they should be compared with, and next to one another."""
+"""Comparisons of private learners with each other and with reference players."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class ComparisonRow:
     guarantee : dict or None
         As from ``Guarantee.to_dict``; None if refused.
     refused : str or None
-        Why the learner cannot be calibrated to this budget.
+        Reason why the learner cannot be calibrated to this budget.
     access : {"online", "offline"}
-        "offline": one fit to all records, whose decision is evaluated on these same records. It saw
-        them beforehand, so its losses are not those of an online learner, and it has no regret.
+        "offline": one fit to all records, whose decision is evaluated on these same records.
+        Because it used them, its losses are not those of an online learner, and it has no regret.
     """
 
     learner: str
@@ -68,7 +68,7 @@ class ComparisonRow:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Epsilon and delta of the budget; (inf, 0) without privacy, which comes last in order."""
+        """Epsilon and delta of the budget; (inf, 0) without privacy, which is sorted last."""
         return _point(self.budget)
 
     @property
@@ -104,8 +104,8 @@ class Comparison(Report):
 
     Notes
     -----
-    `from_dict` restores everything but the traces: tables and `dpoco.plotting.plot_comparison`
-    need none.
+    `from_dict` restores everything except the traces, which tables and
+    `dpoco.plotting.plot_comparison` do not need.
     """
 
     schema: ClassVar[str] = COMPARISON_SCHEMA
@@ -115,16 +115,16 @@ class Comparison(Report):
     comparator: Fields
     rows: tuple[ComparisonRow, ...]
     versions: dict[str, str]
-    # Not compared: what a file restores is equal to what was written to it.
+    # Excluded from comparison, so that a report restored from a file equals the original.
     traces: dict[tuple[str, int], list[Trace]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> Fields:
-        """Return a JSON-able dictionary, a function of stream, settings and seed."""
+        """Return a JSON-able dictionary, which only depends on stream, settings and seed."""
         rows = [
             {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
             for row in self.rows
         ]
-        # Not by `asdict`, which would copy the losses of all rounds first.
+        # `asdict` would first copy the losses of all rounds.
         record = {each.name: getattr(self, each.name) for each in fields(self)}
         del record["traces"]
         whole = {"schema": self.schema, "private": False, **record, "rows": rows}
@@ -132,7 +132,7 @@ class Comparison(Report):
 
     @property
     def runs(self) -> dict[str, list[Trace]]:
-        """Traces by learner and budget, with the budget in words as figures show it."""
+        """Traces by learner and budget, with the budget in words as in figures."""
         words, found = self._budgets(), {}
         for (learner, index), traces in self.traces.items():
             asked = words[_point(self.settings["budgets"][index])]
@@ -173,10 +173,10 @@ class Comparison(Report):
         Parameters
         ----------
         measure : {"average_loss", "regret", "switches"}
-            Measure to show; "-" where it was not measured.
+            Measure to show; "-" if it was not measured.
         form : {"markdown", "latex"}
-            Markdown has medians and ranges over the runs. LaTeX, for papers, has means and half
-            the width of their 95 % confidence intervals (Student's t), and the least mean of each
+            Markdown shows medians and ranges over the runs. LaTeX, for papers, shows means and half
+            the width of their 95 % confidence intervals (Student's t), with the least mean of each
             budget in bold; it needs the package ``booktabs``.
         """
         which, budgets = _MEASURED.index(choice("measure", measure, _MEASURED)), self._budgets()
@@ -192,12 +192,12 @@ class Comparison(Report):
         return text_table(cells)
 
     def _budgets(self) -> dict[tuple[float, float], str]:
-        """Return what the budgets are called; with delta where there are several."""
+        """Return the names of the budgets, with delta if there are several."""
         keys = [_point(budget) for budget in self.settings["budgets"]]
         several = len({delta for epsilon, delta in keys if epsilon < math.inf}) > 1
         names = ("epsilon", "delta") if several else ("epsilon",)
         words: dict[tuple[float, float], str] = {}
-        # In six digits, unless two budgets would have one name: figures keep lines by name.
+        # Six digits, unless two budgets would have the same name: figures identify lines by name.
         for digits in (6, 17):
             for key in keys:
                 parts = [f"{name} = {x:.{digits}g}" for name, x in zip(names, key, strict=False)]
@@ -223,7 +223,7 @@ def _measures(row: ComparisonRow) -> tuple[tuple[float, ...], ...]:
 
 
 def _cell_text(row: ComparisonRow, values: Sequence[float]) -> str:
-    """Return the cell of a row: median and range, or why there is no number."""
+    """Return the cell of a row: median and range, or the reason why there is no number."""
     if row.refused is not None or not values:
         return "-" if row.refused is None else "refused"
     middle = f"{statistics.median(values):.4g}"
@@ -231,7 +231,7 @@ def _cell_text(row: ComparisonRow, values: Sequence[float]) -> str:
     return middle + spread if len(values) > 1 else middle
 
 
-# One pass over the text: the backslashes of replacements are not replaced again.
+# Translated in one pass, so that the backslashes of replacements are not replaced again.
 _LATEX = str.maketrans(
     {mark: f"\\{mark}" for mark in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
@@ -243,14 +243,14 @@ def _latex_table(
     learners: Sequence[str],
     measured: Sequence[Sequence[Sequence[float]]],
 ) -> str:
-    """Return the table of a paper: a row a learner, a column a budget, values of all runs."""
+    """Return a table for papers: a row per learner, a column per budget, values of all runs."""
     head = ["learner"]
     several = len({delta for epsilon, delta in budgets if epsilon < math.inf}) > 1
     for epsilon, delta in budgets:
         about = rf"$\varepsilon = {epsilon:g}$"
         about += rf", $\delta = {delta:g}$" if several else ""
         head.append("no privacy" if epsilon == math.inf else about)
-    # The same function of the same values as in the cells below, so that `==` finds the best one.
+    # Computed as in the cells below, so that `==` finds the best cell.
     least = [
         min((statistics.fmean(values) for values in column if values), default=None)
         for column in zip(*measured, strict=True)
@@ -268,20 +268,21 @@ def _latex_table(
 
 
 def _mean_text(values: Sequence[float], *, bold: bool) -> str:
-    """Return a mean with half its 95 % confidence interval, rounded to two digits of it."""
+    """Return a mean with half its 95 % confidence interval, rounded to two digits of the latter."""
     mean = statistics.fmean(values) if values else math.nan
-    # The mean of a stream in which no round counts is NaN, and has no digits.
+    # If no round of a stream counts, the mean is NaN and has no digits.
     if math.isnan(mean):
         return "--"
     width = 0.0
     if len(values) > 1:
-        # Assumes independent runs of a normal law. The import is late, for it takes half a second.
+        # Assumes independent, normally distributed runs. Imported late, because it takes half a
+        # second.
         from scipy.stats import t
 
         width = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values)
         width /= math.sqrt(len(values))
     digits = 1 - math.floor(math.log10(width)) if width > 0.0 else 3 - _exponent(mean)
-    # Formats round to decimals only, so that large numbers keep more digits than are certain.
+    # Formats only round decimals, so large numbers keep more digits than are certain.
     digits = max(digits, 0)
     number = f"{mean:.{digits}f}"
     return (rf"$\mathbf{{{number}}}" if bold else f"${number}") + (
@@ -290,17 +291,17 @@ def _mean_text(values: Sequence[float], *, bold: bool) -> str:
 
 
 def _exponent(value: float) -> int:
-    """Return the power of ten of the first digit; 0 for 0, which has none."""
+    """Return the power of ten of the first digit; 0 for 0."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
 def _point(budget: Mapping[str, float] | None) -> tuple[float, float]:
-    """Return epsilon and delta, by which budgets are compared and sorted."""
+    """Return epsilon and delta, with which budgets are compared and sorted."""
     return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
 def _describe_comparator(comparator: Any) -> Fields:
-    """Return what is kept of a comparator; what was found in hindsight has its own name."""
+    """Return the stored facts of a comparator; those found in hindsight have their own names."""
     if isinstance(comparator, Mapping):
         if not {"name", "total_loss"} <= comparator.keys():
             raise ValueError("comparator must have a name and a total_loss")
@@ -372,15 +373,15 @@ def compare(
     Notes
     -----
     A one-time fit, of `dpoco.frank_wolfe`, is built for the number of records, so that its
-    guarantee is known. If no noise scale meets a budget, the learner is refused there, and its row
-    gives the reason.
+    guarantee is known. If no noise scale meets a budget, the learner is refused at this budget, and
+    its row states the reason.
     """
-    # Traces of all runs are kept for figures: a number too large by mistake would fill the memory.
+    # Traces of all runs are kept for figures, so a mistyped large number would fill the memory.
     count = positive_int("repeats", repeats, maximum=10**6)
     seed = None if seed is None else whole_number("seed", seed)
     if not learners or not budgets:
         raise ValueError("a comparison needs learners and budgets")
-    # `list` builds all learners before one is played: an error of the last one comes at once.
+    # `list` builds all learners before one is played, so that every error comes at once.
     cells = list(_cells(learners, budgets, len(data[0]), persons))
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
@@ -393,7 +394,7 @@ def compare(
         name, budget = row.learner, budgets[index]
         root = None
         if seed is not None:
-            # `repr` gives equal text for equal floats only, so that budgets do not share noise.
+            # `repr` is equal only for equal floats, so different budgets do not share noise.
             parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
             root = SeedTree(seed).child("compare", name, *parts)
         sources = noise_sources(root, range(1 if budget is None else count))
@@ -403,7 +404,7 @@ def compare(
         losses = [trace.losses for trace in played]
         counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
         row = replace(row, average_losses=tuple(average_over(each, counted) for each in losses))
-        # A fit has seen the records that it is judged by: a regret would look better than any
+        # A fit has seen the records on which it is judged, so a regret would look better than any
         # online learner can be.
         if row.access == "online":
             traces[name, index] = played
@@ -440,18 +441,19 @@ def _cells(
         for name, build in learners.items():
             row = ComparisonRow(name, asked, (), (), (), None)
             try:
-                # Never played: its guarantee is read, and whether it fits the people.
+                # It is never played; we only read its guarantee and check whether it fits the
+                # people.
                 first = build(budget, None)
                 guarantee: Guarantee = first.guarantee
             except CalibrationError as error:
-                # A budget that a learner cannot meet is a result, and no reason to lose the others.
+                # If a learner cannot meet a budget, this is a result, and the others continue.
                 yield index, replace(row, refused=str(error), access=_access(build))
                 continue
             if budget is not None:
-                # A foreign learner may state more than the budget that it was built for.
+                # A foreign learner may state more than its budget.
                 guarantee.require(budget)
                 neighbours.add((guarantee.change, guarantee.view, guarantee.person))
-                # Equal epsilons for different changes are no equal privacy.
+                # Equal epsilons for different changes of the data are not equal privacy.
                 if len(neighbours) > 1:
                     raise ValueError(
                         "the learners' guarantees are about different changes, views or people"
@@ -462,7 +464,7 @@ def _cells(
 
 
 def _access(build: Builder) -> str:
-    """Tell what kind of learner was refused, by one without a budget."""
+    """Return the access of a refused learner, from one built without a budget."""
     try:
         return "offline" if plays(build(None, None)) == "batch" else "online"
     except CalibrationError:

@@ -1,4 +1,4 @@
-"""Bandits on logged data: logs, replay of a learner, and the value of a policy from propensities.
+"""Bandits on logged data: logs, replay of a learner, and the value of a policy by propensities.
 
 Sources: Li, Chu, Langford and Wang, "Unbiased offline evaluation of contextual-bandit-based news
 article recommendation algorithms" (2011) for replay; Swaminathan and Joachims, "The self-normalized
@@ -76,7 +76,7 @@ class LoggedBandit:
         }
         if self.propensities is not None:
             known = float_array("propensities", self.propensities, (n,))
-            # Squares of weights are at most 1e200 then, and do not overflow.
+            # Then squares of weights are at most 1e200 and do not overflow.
             if not np.all((known >= 1e-100) & (known <= 1.0)):
                 raise ValueError("propensities must be in [1e-100, 1]")
             values["propensities"] = known
@@ -137,9 +137,9 @@ def load_logged_bandit(
         raise ValueError(f"{Path(path).name} has no context column")
     table.check([*others, *special])
     cells, width = table.select([*others, *special]), len(others)
-    # Tables hold doubles: codes of arms are checked before they become integers.
+    # Tables contain doubles, so codes of arms are checked before they become integers.
     chosen = cells[:, width]
-    # NaN equals nothing, not even its own floor, and is refused here as well.
+    # NaN does not equal its own floor, so it is refused here as well.
     if not np.all((chosen == np.floor(chosen)) & (chosen >= 0.0) & (chosen < 2.0**31)):
         raise ValueError(f"column {action!r} must hold integers from 0")
     actions = chosen.astype(np.int64)
@@ -206,9 +206,9 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
         )
     events, chosen = learner._replay(log.contexts, log.actions, log.rewards)
     taken = log.rewards[chosen == log.actions]
-    # A reward that never came ends a round, but has no value.
+    # A round whose reward never came has no value.
     taken = taken[np.isfinite(taken)]
-    # Not `rounds`: those whose reward never came are rounds as well.
+    # Not `rounds`, which includes rounds whose reward never came.
     few = taken.shape[0]
     return ReplayResult(
         value=float(taken.mean()) if few else math.nan,
@@ -272,7 +272,7 @@ def off_policy_value(
     n = len(log)
     if n < 2 or not np.all(np.isfinite(log.rewards)):
         raise ValueError("the log must have at least two events and no missing rewards")
-    # Estimates, and no draws: an off-policy value is of a policy that does not learn.
+    # Estimates and not draws, because the value is that of a policy that does not learn.
     if hasattr(policy, "recommend"):
         policy = policy.recommend(log.contexts)
     table = np.asarray(policy)
@@ -284,7 +284,7 @@ def off_policy_value(
         share = (table == log.actions).astype(np.float64)
     else:
         shares = float_array("policy", policy, (n, log.arms))
-        # To five digits: the softmax of a model is often of 32 bits.
+        # To five digits, because the softmax of a model often uses 32 bits.
         if not (np.all(shares >= 0.0) and np.allclose(shares.sum(axis=1), 1.0)):
             raise ValueError("probabilities of a policy must be >= 0 and add up to 1")
         share = shares[np.arange(n), log.actions]
@@ -292,7 +292,7 @@ def off_policy_value(
     clipped = 0
     if largest_weight is not None:
         limit = positive_float("largest_weight", largest_weight)
-        # How many, because an estimate of clipped weights alone does not show its bias.
+        # The count is reported, because an estimate from clipped weights does not show its bias.
         clipped = int(np.sum(weights > limit))
         weights = np.minimum(weights, limit)
     terms = weights * log.rewards
@@ -303,7 +303,7 @@ def off_policy_value(
         ips=float(terms.mean()),
         ips_error=float(terms.std(ddof=1)) / math.sqrt(n) if total > 0.0 else math.nan,
         snips=snips,
-        # One event has no spread about its own mean.
+        # A single event has no spread about its own mean.
         snips_error=spread / total if np.count_nonzero(weights) > 1 else math.nan,
         effective_events=total**2 / float(np.sum(weights**2)) if total > 0.0 else 0.0,
         clipped=clipped,

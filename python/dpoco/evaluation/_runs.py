@@ -1,6 +1,6 @@
-"""Playing a learner over a stream: seeds, repeated runs, how they are going, window by window.
+"""Playing a learner over a stream: seeds, repeated runs, progress, and windows of rounds.
 
-A seed is a path in a tree of names, in which no child depends on its siblings.
+A seed is a path in a tree of names. No child depends on its siblings.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from dpoco.random import Source
 from dpoco.trace import Trace
 
 # 8 MB of doubles.
-_LARGEST_PART = 2**20  # decisions kept at a time, in entries
+_LARGEST_PART = 2**20  # number of entries of decisions that are kept at a time
 _WINDOWS = 20
 
 
 class Learner(Protocol):
     """The protocol of learners that can be played, compared, swept, drawn and checked.
 
-    Every online learner of the library follows it. Your own class needs no base class and nothing
-    beyond this protocol; it takes ``horizon`` and ``source`` by name. `dpoco.audit.check_learner`
-    tests whether it keeps the rules.
+    Every online learner of the library follows it. Your own class needs no base class and only
+    these members; it takes ``horizon`` and ``source`` by name. `dpoco.audit.check_learner` tests
+    whether it obeys the rules.
 
     Attributes
     ----------
@@ -60,10 +60,9 @@ class Learner(Protocol):
         Rounds that the guarantee covers, and rounds played.
     guarantee : Guarantee
         Guarantee of everything that is released, for example from `dpoco.Guarantee.gaussian`.
-    domain, loss
-        The problem, for a learner whose decisions are vectors: it is evaluated by
-        ``loss.batch_values``. A learner whose decisions are experts has neither; its ``loss_range``
-        is (0, 1) unless it says otherwise.
+    The problem, for a learner whose decisions are vectors, which are evaluated by
+    ``loss.batch_values``. A learner whose decisions are experts has neither; its ``loss_range`` is
+    (0, 1) unless it states another.
     observe : callable
         Takes the parts of a round's record: features and label, a gradient, or losses of experts.
         It ends the round. A malformed record raises `ValueError` or `TypeError` that quotes no
@@ -92,12 +91,12 @@ class Learner(Protocol):
 
 
 class SeedTree:
-    """A root seed and a path of names; every node has its own seed.
+    """A root seed and a path of names; every node has a separate seed.
 
     Parameters
     ----------
     seed : int, optional
-        At least 0. None takes the root from the operating system; `seed` holds it.
+        At least 0. None draws the root from the operating system; `seed` contains it.
     *path : str or int
         Names from the root to this node.
 
@@ -115,9 +114,9 @@ class SeedTree:
 
     Notes
     -----
-    The seed of a node is SHA-256 of the root and the names and depends on nothing else. You may add
-    runs, leave them out, reorder them or spread them over machines, and each stays the same to the
-    bit. Seeded noise voids guarantees; use it for experiments.
+    The seed of a node is SHA-256 of the root and the names, and depends on nothing else. You may
+    add runs, leave them out, reorder them or distribute them over machines: each run has the same
+    bits. Seeded noise voids guarantees; use it for experiments.
 
     Examples
     --------
@@ -128,7 +127,7 @@ class SeedTree:
 
     def __init__(self, seed: int | None = None, *path: str | int) -> None:
         if seed is None:
-            # With 128 bits, roots that are drawn for different experiments do not meet.
+            # With 128 bits, roots that are drawn for different experiments do not coincide.
             seed = secrets.randbits(128)
         self.seed = whole_number("seed", seed)
         for name in path:
@@ -141,7 +140,7 @@ class SeedTree:
         return SeedTree(self.seed, *self.path, *names)
 
     def _digest(self, use: bytes) -> bytes:
-        # Lengths first, so that ("a", "b") and ("ab",) differ; the kind, so that 1 and "1" do.
+        # The lengths distinguish ("a", "b") from ("ab",), and the kinds distinguish 1 from "1".
         hashed = hashlib.sha256(b"dpoco seed tree" + use)
         for name in (self.seed, *self.path):
             text = str(name).encode()
@@ -156,7 +155,7 @@ class SeedTree:
     def generator(self) -> np.random.Generator:
         """Return a new NumPy generator for simulated data; independent of `source`.
 
-        One seed for both would give a world that knows the noise of the learners that play in it.
+        With one seed for both, an environment would know the noise of the learners.
         """
         return np.random.default_rng(int.from_bytes(self._digest(b"world"), "little"))
 
@@ -212,9 +211,9 @@ def repeat(
 
     Notes
     -----
-    Run i has the same bits whichever other runs are played, in which order, and in which process.
-    You may therefore split a long experiment over machines, or extend it later. Every run is
-    another release: publishing several costs several budgets.
+    Run i has the same bits whichever other runs are played, in any order and in any process. So you
+    may split a long experiment over machines, or extend it later. Every run is another release:
+    publishing several costs several budgets.
     """
     if isinstance(repeats, Iterable):
         numbers = [whole_number("numbers of runs", number) for number in repeats]
@@ -222,14 +221,14 @@ def repeat(
             raise ValueError("the numbers of the runs must all be different")
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
-    # A node of a tree as well: an experiment of several parts has one root for all.
+    # It may be a node of a tree, so that an experiment of several parts has a single root.
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
     traces = play_all(build, noise_sources(root, numbers), data, progress, persons=persons)
     return dict(zip(numbers, traces, strict=True))
 
 
 def noise_sources(root: SeedTree | None, numbers: Iterable[int]) -> list[Source]:
-    """Return a source of noise for every run of these numbers."""
+    """Return a source of noise for each of these runs."""
     return [Source() if root is None else root.child("run", n).source() for n in numbers]
 
 
@@ -241,7 +240,7 @@ def play_all(
     **options: Any,
 ) -> list[Trace]:
     """Play a stream with a new learner for every source of noise."""
-    # Decisions of all runs would need repeats * T * d numbers, and comparisons read losses only.
+    # Decisions of all runs would need repeats * T * d numbers, and comparisons only read losses.
     count, options = len(sources), {**options, "record_decisions": False}
     return [
         play(build(source), *data, progress=share_progress(progress, index, count), **options)
@@ -250,16 +249,16 @@ def play_all(
 
 
 def check_people(learner: object, persons: Persons, rounds: int) -> None:
-    """Raise unless it is said whose rounds they are, if and only if the learner looks at it."""
-    # The method by which runs read `persons` raises for what does not fit the learner.
+    """Raise unless the rounds' owners are given if and only if the learner uses them."""
+    # The method with which runs read `persons` raises if they do not fit the learner.
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
 
 
 class ProgressBar:
-    """A bar to pass as ``progress=``: in the cell of a notebook, else in a line of standard error.
+    """A bar to pass as ``progress=``, in a notebook cell or in a line of standard error.
 
-    It shows how many rounds (or gradients, or cells) are over, and nothing that depends on data.
+    It shows how many rounds (or gradients, or cells) are done, and nothing that depends on data.
 
     Parameters
     ----------
@@ -272,12 +271,12 @@ class ProgressBar:
     """
 
     def __init__(self, seconds: float = 0.2) -> None:
-        # To draw a cell again may take longer than a chunk of a run.
+        # Redrawing a cell may take longer than a chunk of a run.
         self._seconds = positive_float("seconds", seconds)
         self._phase, self._shown, self._cell = "", -math.inf, None
 
     def __call__(self, *seen: Any) -> None:
-        """Show ``(done, total)``, or ``(phase, done, total)``; a new phase has its own bar."""
+        """Show ``(done, total)``, or ``(phase, done, total)``; every phase gets a separate bar."""
         *named, done, total = seen
         phase, now = f"{named[0]}: " if named else "", time.monotonic()
         over, new = done >= total, phase != self._phase or self._shown == -math.inf
@@ -293,25 +292,25 @@ class ProgressBar:
                 self._cell = notebook.display(notebook.HTML(bar), display_id=True)
             elif self._cell is not None:
                 self._cell.update(notebook.HTML(bar))
-        # After the end of a run the next one gets its own bar, even one of the same phase.
+        # After the end of a run, the next one gets a separate bar, even in the same phase.
         self._phase, self._shown = phase, -math.inf if over else now
 
 
 def _display() -> Any:
-    """Return IPython's module of displays if a notebook runs this; else None."""
-    # In a notebook IPython is imported. To import it here would slow down every other program.
+    """Return IPython's display module if the program runs in a notebook; otherwise None."""
+    # In a notebook IPython is already imported. Importing it here would slow down other programs.
     shell = sys.modules.get("IPython")
-    # The shell of notebooks; IPython in a terminal has another one, which shows no HTML.
+    # The shell of notebooks; the shell of IPython in a terminal cannot show HTML.
     if shell is None or type(shell.get_ipython()).__name__ != "ZMQInteractiveShell":
         return None
     return import_module("IPython.display")
 
 
 def share_progress(progress: Progress | None, index: int, count: int) -> Progress:
-    """Return the callback of one run of several, which tells the progress of them all."""
+    """Return the callback for one of several runs, which reports the joint progress."""
 
     def report(done: int, total: int) -> None:
-        # All runs are over one stream, so that each has an equal share of the rounds.
+        # All runs have the same stream, so each has an equal share of the rounds.
         if progress is not None:
             progress(index * total + done, count * total)
 
@@ -319,7 +318,7 @@ def share_progress(progress: Progress | None, index: int, count: int) -> Progres
 
 
 def keeps_decisions(learner: object) -> bool:
-    """Return whether the traces of a learner always have its decisions: they are no vectors."""
+    """Return whether a learner's traces always contain decisions, which are then not vectors."""
     return plays(learner) in ("experts", "arms", "surface")
 
 
@@ -332,8 +331,8 @@ def play(
 ) -> Any:
     """Play a learner over a stream: with its ``run`` if it has one, otherwise round by round.
 
-    A one-time fit is fitted to the stream, and its one decision is evaluated on every record: it
-    saw them beforehand, so these are not the losses of an online learner.
+    A one-time fit is fitted to the stream, and its decision is evaluated on every record. It has
+    used these records, so the losses are not those of an online learner.
 
     Parameters
     ----------
@@ -369,7 +368,7 @@ def play(
     if persons is not None:
         options["persons"] = persons
     if hasattr(learner, "run"):
-        # Runs of experts and bandits always keep decisions, and take no such argument.
+        # Runs of experts and bandits always keep decisions, and do not take this argument.
         if not keeps_decisions(learner):
             options["record_decisions"] = record_decisions
         return learner.run(*data, **options)
@@ -377,7 +376,7 @@ def play(
     if options:
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
-    # Before the first round: a run that stops in the middle has spent its rounds.
+    # Checked before the first round, because a run that stops in the middle has spent its rounds.
     if any(len(part) != rounds for part in data):
         raise ValueError("the parts of the stream must have the same number of rounds")
     if rounds > learner.horizon - first:
@@ -391,7 +390,7 @@ def play(
 
 
 def _play_fit(learner: Any, data: tuple[Any, ...], progress: Progress | None, keep: bool) -> Trace:
-    """Fit a learner, and return the trace of its one decision."""
+    """Fit a learner, and return the trace of its decision."""
     learner.fit(*data, progress=progress)
     return _make_trace(learner, data, learner.theta, 0, keep)
 
@@ -399,24 +398,24 @@ def _play_fit(learner: Any, data: tuple[Any, ...], progress: Progress | None, ke
 def _make_trace(
     learner: Any, data: tuple[Any, ...], decisions: Any, first: int, keep: bool
 ) -> Trace:
-    """Return the trace of these decisions: of experts, or of vectors by the learner's own loss."""
+    """Return the trace of these decisions: experts, or vectors with the learner's own loss."""
     if not hasattr(learner, "loss"):
         (table,) = data
         rows, (low, high) = np.asarray(table, np.float64), getattr(learner, "loss_range", (0, 1))
-        # The array of no decisions would be one of floats, which is no index.
+        # An empty array would have floats, which are not indices.
         decisions = np.asarray(decisions, dtype=np.int64)
         own = admitted_losses(rows[np.arange(len(rows)), decisions], low, high)
         return ExpertTrace.of(rows, (own - low) / (high - low), decisions, first, (low, high))
     rows, domain, loss = np.asarray(data[0], np.float64), learner.domain, learner.loss
     labels = np.asarray(data[1], np.float64) if len(data) > 1 else None
 
-    # Not functions of this scope, which could not be pickled on the way from another process.
+    # Not local functions, which could not be pickled when sent from another process.
     lose = partial(_lose, domain, loss, rows, labels)
-    # The one decision of a fit stands for all rounds without a copy for each.
+    # The decision of a fit represents all rounds without being copied for each.
     size = domain.dimension
     table = np.broadcast_to(np.reshape(decisions, (-1, size)), (len(rows), size))
     changed = np.flatnonzero(np.any(table[1:] != table[:-1], axis=1))
-    # A fit reads records by its loss alone; how another class reads them is not known.
+    # A fit reads records with its loss alone; for other classes this is unknown.
     known = partial(_flag, domain, loss, rows, labels) if plays(learner) == "batch" else None
     return Trace(lose(table), changed, first, table if keep else None, lose, known)
 
@@ -424,7 +423,7 @@ def _make_trace(
 def _lose(
     domain: Any, loss: Any, rows: FloatArray, labels: FloatArray | None, theta: FloatArray
 ) -> FloatArray:
-    """Return the losses of all rounds, shape (T,), of one decision or of one a round."""
+    """Return the losses of all rounds, shape (T,), for one decision or one per round."""
     return np.asarray(loss.batch_values(domain, theta, rows, labels))
 
 
@@ -447,7 +446,7 @@ class Snapshot:
     average_loss : float
         Mean loss per round of this run so far.
     since_last : float
-        Mean loss per round since the snapshot before.
+        Mean loss per round since the previous snapshot.
     regret : float
         Total loss so far minus that of the best decision for the whole stream.
     switches : int
@@ -466,16 +465,16 @@ class Snapshot:
 
 
 def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
-    """Yield slices of `rounds` rounds that end where the round's number is a power of two.
+    """Yield slices of `rounds` rounds that end at rounds whose number is a power of two.
 
     Parameters
     ----------
     first : int
-        Rounds played before.
+        Number of rounds played before.
     rounds : int
         Length of the run; the last slice ends there.
     """
-    # Snapshots at powers of two are few in a long run, and many while the learner still moves.
+    # Powers of two give few snapshots in a long run, and many while the learner still changes.
     start = 0
     while start < rounds:
         mark = 1 << (first + start).bit_length()  # the next power of two
@@ -488,7 +487,7 @@ def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
 class PrequentialResult(Report):
     """Measures of a run over windows of rounds. **Not private**: computed from raw records.
 
-    NaN is None in records.
+    In records, NaN is written as None.
 
     Attributes
     ----------
@@ -586,7 +585,7 @@ def prequential(
     rounds = len(rows)
     if rounds == 0:
         raise ValueError("the stream must have at least one round")
-    # Rounded up, so that there are no more than `_WINDOWS` windows.
+    # Rounded up, so that there are at most `_WINDOWS` windows.
     size = -(-rounds // _WINDOWS) if window is None else positive_int("window", window)
     check_people(learner, persons, rounds)
     if rounds > learner.horizon - learner.round:
@@ -598,7 +597,8 @@ def prequential(
         switches, values = trace.switches, {"loss": trace.losses}
     else:
         targets = float_array("labels", labels, (rounds,))
-        # Before the first round, which a message after the last one would not give back.
+        # Checked before the first round, because an error after the last round could not undo the
+        # run.
         taken = ["loss", *_standard_measures(learner.loss, np.empty(0), np.empty(0))]
         if not set(taken).isdisjoint(measures or {}):
             raise ValueError(f"there are already measures {sorted(taken)}")
@@ -620,18 +620,18 @@ def prequential(
 def _margins(
     learner: Any, rows: FloatArray, targets: FloatArray, persons: Any, progress: Progress | None
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Play in parts; return losses and margins of all rounds, and those that end with a switch."""
+    """Play in parts; return losses and margins of all rounds, and the rounds with a switch."""
     rounds, dimension = rows.shape
     losses, margins = np.empty(rounds), np.empty(rounds)
     switches = [np.empty(0, np.int64)]
-    # At least one round, however wide a decision is.
+    # At least one round, however large a decision is.
     part = max(1, _LARGEST_PART // dimension)
     for start in range(0, rounds, part):
         here = slice(start, min(rounds, start + part))
         people = None if persons is None else persons[here]
         trace = play(learner, rows[here], targets[here], persons=people)
         losses[here] = trace.losses
-        # Raw records, as a user's own model would be judged; only the loss is of clipped ones.
+        # On raw records, like a user's own model; only the loss uses clipped records.
         margins[here] = np.einsum("td,td->t", trace.decisions, rows[here])
         switches.append(start + trace.switches)
         if progress is not None:
@@ -645,7 +645,7 @@ def _measure_rounds(
     targets: FloatArray,
     further: dict[str, Callable[[FloatArray, FloatArray], FloatArray]],
 ) -> dict[str, FloatArray]:
-    """Return the measures of all rounds, shape (T,) each; NaN where record or label is missing."""
+    """Return the measures of all rounds, shape (T,) each; NaN if record or label is missing."""
     present = np.isfinite(margins) & np.isfinite(targets)
     z, y = margins[present], targets[present]
     found = _standard_measures(loss, z, y)
@@ -657,7 +657,7 @@ def _measure_rounds(
 
 
 def _standard_measures(loss: Any, z: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
-    """Return the measures that users of such a loss know, from margins and labels, shape (n,)."""
+    """Return the usual measures for such a loss, from margins and labels, shape (n,)."""
     if isinstance(loss, LogisticLoss):
         # By `tanh`, because exp(-z) overflows for margins below -709.
         probability = 0.5 * (1.0 + np.tanh(0.5 * z))
@@ -666,6 +666,6 @@ def _standard_measures(loss: Any, z: FloatArray, y: FloatArray) -> dict[str, Flo
 
 
 def _mean(values: FloatArray) -> float:
-    """Return the mean of what is known; NaN, without NumPy's warning, if nothing is."""
+    """Return the mean of the known values; NaN, without NumPy's warning, if there are none."""
     present = values[~np.isnan(values)]
     return float(present.mean()) if present.size else float("nan")

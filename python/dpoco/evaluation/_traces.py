@@ -1,4 +1,4 @@
-"""Traces in files of NumPy, with what they need to state regret."""
+"""Traces in NumPy files, with the losses of comparators for regret."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPARATOR = "comparator:"
 
 
 def _no_stream(decision: object) -> NoReturn:
-    """Refuse a decision: the losses of new ones need the records, which no file holds."""
+    """Raise for a decision: its losses would need the records, which the file does not contain."""
     raise TypeError("a loaded trace has no stream: pass the name of one of its comparators")
 
 
@@ -32,8 +32,8 @@ def _no_stream(decision: object) -> NoReturn:
 class SavedTrace(Trace):
     """A trace that was loaded from a file. **Not private**.
 
-    The file does not hold the stream, only the losses of the comparators that were named on saving,
-    so regret is known only against these.
+    The file does not contain the stream, only the losses of the comparators that were named on
+    saving, so regret is only known against these.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class SavedTrace(Trace):
         ValueError
             For a name that was not saved.
         TypeError
-            For a decision: the stream is not in the file.
+            For a decision, because the stream is not in the file.
         """
         if not isinstance(decision, str):
             _no_stream(decision)
@@ -86,8 +86,8 @@ def save(
     item : Trace, ExpertTrace or BanditTrace
         Object to save. Recorded decisions are saved; for a bandit's run, actions and rewards.
     path : path-like
-        A compressed ``.npz``, which `numpy.load` also reads. Replaced at once: a crash leaves the
-        old file.
+        A compressed ``.npz``, which `numpy.load` also reads. It is replaced atomically: after a
+        crash, the old file remains.
     comparators : mapping of str to comparator, optional
         For traces of losses: comparators as for `Trace.regret`, whose losses are saved under these
         names.
@@ -101,15 +101,15 @@ def save(
 
     Notes
     -----
-    A trace that was loaded keeps its comparators and settings, but for those of the same name.
-    Numbers are restored bit for bit. They take 8 bytes per round and column before compression. For
-    tables of other programs, see `Trace.to_frame`; a `RunReport` has ``to_json``.
+    A loaded trace keeps its comparators and settings, except those with the same name. Numbers are
+    restored bit for bit. They take 8 bytes per round and column before compression. For tables for
+    other programs, see `Trace.to_frame`; a `RunReport` has ``to_json``.
     """
     if Path(path).suffix != ".npz":
         raise ValueError(f"{Path(path).name}: the format must be .npz")
     table: dict[str, NDArray[Any]]
     if isinstance(item, BanditTrace):
-        # Regret of a bandit needs the rewards of all arms, which only its world has.
+        # The regret of a bandit needs the rewards of all arms, which only its environment has.
         if comparators:
             raise TypeError("comparators are for traces of losses")
         schema, table = _BANDIT, {"actions": item.actions, "rewards": item.rewards}
@@ -118,12 +118,12 @@ def save(
         if item._decisions is not None:
             table["decisions"] = item.decisions
         if isinstance(item, SavedTrace):
-            # It has no stream, from which they could be computed once more.
+            # The trace has no stream from which they could be recomputed.
             table |= {_COMPARATOR + name: own for name, own in item.comparators.items()}
             settings = {**item.settings, **(settings or {})}
         for name, comparator in (comparators or {}).items():
             if isinstance(item, ExpertTrace):
-                # `Trace` wants the decisions of a sequence of experts, or of one expert.
+                # `Trace` takes the decisions of a sequence of experts, or of one expert.
                 comparator = getattr(comparator, "decisions", comparator)
             decision: Any = getattr(comparator, "decision", comparator)
             table[_COMPARATOR + name] = item.comparator_losses(decision)
@@ -133,9 +133,9 @@ def save(
         "schema": schema, "private": False, "notice": NOTICE, "first_round": item.first_round,
         "settings": dict(settings or {}),
     }  # fmt: skip
-    # In memory first: a file is replaced as a whole, so that a crash leaves the old one.
+    # First in memory, because a file is replaced as a whole, so that a crash leaves the old one.
     content = io.BytesIO()
-    # The text is an array of characters, so that the file can be read without pickle.
+    # The text is stored as an array of characters, so that the file can be read without pickle.
     np.savez_compressed(content, about=np.array(json.dumps(about)), **table)  # type: ignore[arg-type]
     write_atomically(Path(path), content.getvalue())
 
@@ -151,14 +151,14 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace:
     Returns
     -------
     SavedTrace or BanditTrace
-        A bandit's trace without its world: it has actions and rewards but no regret.
+        A bandit's trace without its environment: it has actions and rewards but no regret.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is not one of these, is of another version, or is damaged.
+        If the file is not a trace, has another version, or is damaged.
     """
     source = Path(path)
     if not source.is_file():
@@ -168,12 +168,13 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace:
         with np.load(io.BytesIO(source.read_bytes()), allow_pickle=False) as file:
             table = {name: file[name] for name in file.files}
         about = json.loads(str(table.pop("about")))
-        # As in traces that were played.
+        # Read-only, as in traces that were played.
         for column in table.values():
             column.flags.writeable = False
         first = int(about["first_round"])
         if about["schema"] == _BANDIT:
-            # Contexts and rewards of all arms are the world's, and are not in the file.
+            # Contexts and the rewards of all arms belong to the environment and are not in the
+            # file.
             none = np.empty((len(table["actions"]), 0))
             return BanditTrace(table["actions"], table["rewards"], first, none, none)
         if about["schema"] != _TRACE:

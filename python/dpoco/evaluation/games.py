@@ -1,4 +1,4 @@
-"""Games: a learner, a stream, and the comparators of the learner.
+"""Games: a learner, a stream, and comparators for the learner.
 
 Classification data become a bandit problem as in Beygelzimer and Langford, "The offset tree for
 learning with partial labels" (2009): an arm is a class, and the learner only finds out whether the
@@ -32,12 +32,12 @@ Maker = Callable[..., Any]  # the class of a learner
 
 @dataclass(frozen=True)
 class Comparators:
-    """The best decisions in hindsight: facts about the players, and losses of two, shape (T,).
+    """The best decisions in hindsight: facts about all players, and losses of two, shape (T,).
 
     Attributes
     ----------
     fixed, constant : dict
-        As ``best_fixed`` and ``best_constant`` of a report.
+        In the form of ``best_fixed`` and ``best_constant`` of a report.
     fixed_losses, constant_losses : ndarray of float64, shape (T,)
         Their losses, round by round.
     others : tuple of dict
@@ -58,7 +58,7 @@ class Game:
     Attributes
     ----------
     learner : callable
-        The class.
+        Class of the learner.
     problem : tuple
         Its first arguments.
     horizon : int
@@ -68,7 +68,7 @@ class Game:
     data : tuple of array_like
         Arguments of its ``run``, one row per round.
     comparators : callable
-        Function of a slice of the rows and a learner that returns their `Comparators`.
+        Takes a slice of the rows and a learner, and returns their `Comparators`.
     domain, loss, stream : dict
         Description of the rows in the report.
     nonprivate_flags : mapping of str to ndarray of bool
@@ -76,17 +76,17 @@ class Game:
     persons : sequence of int, str or bytes, or None
         The persons behind the rows, if the learner enforces a participation.
     chosen : str
-        The reason for this learner, if it was chosen for the user.
+        Reason for this learner, if it was chosen for the user.
     records : Stream, optional
-        The labelled records, where it learns from such.
+        The labelled records, if the learner uses such records.
     described : dict, optional
-        How the records were read, to be kept with the learner's state.
+        How the records were read, stored with the learner's state.
     counted : ndarray of bool, shape (T,)
-        The rounds whose data are not missing: those that averages of losses are over.
+        Rounds whose data are not missing, over which losses are averaged.
     search : Guarantee, optional
         Guarantee of a search for ranges in earlier rounds of the same stream.
     finder : RangeFinder, optional
-        That search, if it is over and the learner has not started.
+        This search, if it is complete and the learner has not started.
     """
 
     learner: Maker
@@ -111,7 +111,7 @@ class Game:
     @property
     def fixes(self) -> tuple[str, ...]:
         """Names of the attributes that a learner must share with the one it continues."""
-        # The problem is given by place: its names are the first of the constructor.
+        # The problem is given by position; its names are the first parameters of the constructor.
         arguments = list(inspect.signature(self.learner).parameters)
         return (*arguments[: len(self.problem)], "plan")
 
@@ -120,14 +120,14 @@ class Game:
         arguments = inspect.signature(self.learner).parameters
         covered = "records" if "records" in arguments else "horizon"
         options = dict(self.options)
-        # A plan depends on the budget, and on no noise: runs at one budget share it.
+        # A plan depends on the budget and not on noise, so runs at one budget share it.
         if budget in self._known:
             options["plan"] = self._known[budget]
         made = self.learner(
             *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options
         )
         if "plan" in arguments:
-            # A search for parameters takes seconds, and repeated runs need the same.
+            # A search for parameters takes seconds, and repeated runs need the same plan.
             self._known[budget] = made.plan
         if self.finder is not None:
             self.finder.hand_over(made)
@@ -135,17 +135,17 @@ class Game:
 
 
 def totals(losses: FloatArray, counted: NDArray[np.bool_]) -> dict[str, float]:
-    """Return what a report holds of the losses of a comparator, shape (T,)."""
+    """Return a comparator's fields of a report from its losses, shape (T,)."""
     return {"average_loss": average_over(losses, counted), "total_loss": float(losses.sum())}
 
 
 def _facts(name: str, about: str, given: Named | None, **more: object) -> Fields:
-    """Return a stream's facts for a report; those of the caller replace the usual ones."""
+    """Return a stream's facts for a report; the caller's facts replace the usual ones."""
     return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
 
 
 def _check_horizon(horizon: int | None, rows: int) -> int:
-    """Return the rounds that the guarantee covers: those of the stream by default."""
+    """Return the number of rounds that the guarantee covers; by default, the stream's length."""
     return rows if horizon is None else positive_int("horizon", horizon)
 
 
@@ -170,8 +170,8 @@ def game_of_records(
     domain, loss
         The problem; a generalised linear loss.
     horizon : int, optional
-        Rounds (for a one-time fit: records) that the guarantee covers; of a learner that is to be
-        continued, its own. Default: the stream's length.
+        Rounds (for a one-time fit: records) that the guarantee covers; for a learner to be
+        continued, its own horizon. Default: the stream's length.
     persons : array_like of int, str or bytes with shape (T,), optional
         The persons behind the rows, if the learner enforces a participation.
     **options
@@ -200,7 +200,7 @@ def game_of_records(
         own = counted[part]
         best = loss.batch_values(domain, fixed.decision, features, labels)
         flat = hindsight.constant_losses(loss, constant.prediction, present)
-        # The solver's gap is of the mean over all rounds, the averages are over the counted ones.
+        # The solver's gap is for the mean over all rounds, but averages are over the counted ones.
         gap = fixed.gap * len(own) / max(1, int(np.count_nonzero(own)))
         return Comparators(
             {**asdict(fixed), **totals(best, own), "gap": gap, "decision": fixed.decision.tolist()},
@@ -257,7 +257,7 @@ def game_of_experts(
     counted = counted_rounds(rows, experts=True)
 
     def comparators(part: slice, learner: Any) -> Comparators:
-        # As learners read them: a comparator that saw raw losses could not be beaten.
+        # As read by learners: a comparator with raw losses could not be beaten.
         read = admitted_losses(rows[part], *loss_range)
         best = hindsight.best_expert(read, loss_range=loss_range)
         mean, own, counts = read.mean(axis=1), read[:, best.decision], counted[part]
@@ -284,7 +284,7 @@ def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatAr
     Parameters
     ----------
     labels : array_like of shape (T,)
-        Codes of the classes: whole numbers from `first` on.
+        Codes of the classes: whole numbers, starting at `first`.
     classes : int
         Number of classes, which is public; at least 2.
     first : int, default 0
@@ -293,8 +293,8 @@ def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatAr
     Returns
     -------
     ndarray of float64, shape (T, classes)
-        1 for the arm of the right class and 0 for the others; 0 for all arms if the label is none
-        of the classes, NaN if it is not finite.
+        1 for the arm of the right class and 0 for the others. 0 for all arms if the label is not
+        one of the classes, and NaN if it is not finite.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def class_rewards(labels: ArrayLike, classes: int, *, first: int = 0) -> FloatAr
     count = whole_number("classes", classes, 2)
     start = whole_number("first", first, -(2**53))
     table: FloatArray = (codes[:, None] == np.arange(start, start + count)).astype(np.float64)
-    # A missing label is no wrong answer of every arm: NaN is a reward that never came.
+    # A missing label is not a wrong answer of every arm; NaN is a reward that never came.
     table[~np.isfinite(codes)] = np.nan
     return table
 
@@ -332,7 +332,7 @@ def game_of_arms(
     learner : class
         A class of `dpoco.bandits`.
     contexts : array_like of shape (T, d)
-        One context a round; rounds past the horizon are left out.
+        One context per round; rounds after the horizon are left out.
     rewards : array_like of shape (T, K)
         Rewards of all arms, for example from `class_rewards`.
     horizon, persons
@@ -353,10 +353,10 @@ def game_of_arms(
     Returns
     -------
     Game
-        Losses are the largest reward of the range minus the reward. Its comparators are the linear
-        policy that least squares fit in hindsight, ``best_fixed`` of a report; the best single arm,
-        ``best_constant``; and a uniformly random arm, in expectation. The best of all linear
-        policies is hard to find: regret against the fitted one may be negative.
+        Losses are the largest reward of the range minus the reward. The comparators are the linear
+        policy from least squares in hindsight, ``best_fixed`` of a report; the best single arm,
+        ``best_constant``; and a uniformly random arm, in expectation. The best linear policy is
+        hard to find, so regret against the fitted one may be negative.
 
     Raises
     ------
@@ -365,8 +365,8 @@ def game_of_arms(
 
     Notes
     -----
-    Learners declare rewards in [-b, b]. The rewards are shifted so that their range is symmetric,
-    and no noise is wasted. With a logistic link they are in [0, 1] as they are.
+    Learners declare rewards in [-b, b]. The rewards are shifted so that their range is symmetric
+    and no noise is wasted. With a logistic link they are in [0, 1] without a shift.
     """
     if ("domain" in inspect.signature(learner).parameters) != isinstance(domain, Domain):
         raise TypeError("domain is for bandits that take one for dimension, and they need it")
@@ -379,7 +379,7 @@ def game_of_arms(
     low, high = checked_range(reward_range, "reward_range")
     arms, dimension = table.shape[1], seen.shape[1]
     counted = counted_rounds(seen, table)
-    # Half a range as the bound on rewards: noise is in proportion to it.
+    # Half the range is the bound on rewards, to which noise is proportional.
     top = (high - low) / 2.0
     bounds = (-top, top)
     if options.get("link") == "logistic":
@@ -391,15 +391,16 @@ def game_of_arms(
         options["reward_bound"] = top
 
     def comparators(part: slice, learner: Any) -> Comparators:
-        # As learners read them: missing rewards count as 0, contexts that are not finite as zero.
+        # As read by learners: missing rewards count as 0, and contexts that are not finite as zero.
         read = np.where(np.isfinite(table[part]), np.clip(table[part], *bounds), 0.0)
         there = np.isfinite(seen[part]).all(axis=1, keepdims=True)
         known = np.where(there, seen[part], 0.0)
         losses = top - read
-        # Rewards of all arms at once: the policy is the comparator, and sees what no bandit does.
+        # It uses the rewards of all arms at once: the policy is a comparator with data that no
+        # bandit has.
         weights = np.asarray(np.linalg.lstsq(known, top - losses, rcond=None)[0], np.float64)
         fitted = losses[np.arange(len(losses)), np.argmax(known @ weights, axis=1)]
-        # Ties of arms go to the first, so that a report depends on the stream alone.
+        # Ties go to the first arm, so that a report depends on the stream alone.
         arm = int(np.argmin(losses.sum(axis=0)))
         counts = counted[part]
         policy = {"name": "least-squares linear policy", "decision": weights.T.tolist()}
@@ -470,7 +471,7 @@ def game_of_functions(
 
     def comparators(part: slice, learner: Any) -> Comparators:
         points, middle = learner.points, np.asarray(domain.center, np.float64)[None, :]
-        # Loss by loss: a table of all rounds and points would need T times N numbers.
+        # One loss at a time, because a table of all rounds and points would need T times N numbers.
         total = np.zeros(len(points))
         for loss in rows[part]:
             total += _finite(loss(points))
@@ -479,7 +480,7 @@ def game_of_functions(
             np.array([float(_finite(loss(place))[0]) for loss in rows[part]])
             for place in (points[best : best + 1], middle)
         )
-        # No decision is farther from the net than half a cell's diagonal.
+        # The distance of any decision from the net is at most half a cell's diagonal.
         spans = [np.unique(axis) for axis in learner.net.T]
         sides = [float(np.diff(axis).max()) if len(axis) > 1 else 0.0 for axis in spans]
         gap = learner.plan.mechanism.summand.lipschitz * 0.5 * float(np.linalg.norm(sides))
@@ -502,6 +503,6 @@ def game_of_functions(
 
 
 def _finite(values: ArrayLike) -> FloatArray:
-    """Return losses, 0 where not finite, as the learner counts them."""
+    """Return losses, with 0 in place of values that are not finite, as counted by the learner."""
     array = np.asarray(values, np.float64)
     return np.where(np.isfinite(array), array, 0.0)

@@ -1,4 +1,4 @@
-"""How a private run and its comparators are played and measured, whatever the learner."""
+"""How a private run and its comparators are played and measured, for any learner."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Step = Callable[[str, int, int], None]
 
 
 def describe_noise(game: Game, plan: AnyPlan, budget: Budget) -> Fields:
-    """Return the noise of a run, and of the published constants where they are compared."""
+    """Return the noise of a run, and that of the published constants if they are compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
-    # A bandit with one learner for each arm has the numbers of the first arm's learner.
+    # If a bandit has one learner per arm, the numbers are those of the first arm's learner.
     holder = getattr(plan.mechanism, "parts", (plan.mechanism,))[0]
     scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
     record: Fields = {"scale": scale, "released": None, **dict.fromkeys(names)}
@@ -49,12 +49,12 @@ def describe_noise(game: Game, plan: AnyPlan, budget: Budget) -> Fields:
     record["released"] = released_deviations(holder, game.problem[0].dimension)[1]
     if "participation" in game.options:  # the published constants are for single rounds
         return record
-    try:  # the published algorithm updates every round
+    try:  # the published algorithm updates in every round
         paper = han_frank_wolfe.tree_frank_wolfe(
             *game.problem, horizon=plan.tuning.horizon, budget=budget,
             step_scale=plan.tuning.step_scale,
         )  # fmt: skip
-    except CalibrationError:  # the published constants miss this budget: nothing to compare
+    except CalibrationError:  # the published constants miss this budget, so there is no comparison
         return record
     released = released_deviations(paper.mechanism, game.problem[0].dimension)[1]
     theirs = paper.mechanism.scale
@@ -69,7 +69,7 @@ def released_deviations(total: GaussianSum, dimension: int) -> tuple[float, floa
 
 
 def versions() -> dict[str, str]:
-    """Versions that determine the numbers of a report."""
+    """Versions that affect the numbers of a report."""
     import dpoco
 
     return {
@@ -93,20 +93,20 @@ def compare_private(
     skip_played: bool = False,
     released: Callable[[Any], None] | None = None,
 ) -> RunReport:
-    """Play a private learner together with what it should be compared with.
+    """Play a private learner together with its comparators.
 
-    The comparators are the same learner without noise, and those of the game: what is best in
+    The comparators are the same learner without noise, and those of the game, which are the best in
     hindsight. The report is for evaluation: it is **not private**.
 
-    A one-time fit has no rounds: its decision is evaluated on the records of its fit, all of which
-    it saw beforehand. Its regret is how much it loses above the best decision for these.
+    A one-time fit has no rounds: its decision is evaluated on the records of its fit, which it has
+    used. Its regret is its loss above that of the best decision for these records.
 
     Parameters
     ----------
     game : Game
         From `game_of_records`, `game_of_experts`, `game_of_arms` or `game_of_functions`.
     budget : Budget
-        Budget of one run, or fit. Each repetition spends it again. With a participation the budget
+        Budget of one run, or fit. Each repetition spends it again. With a participation, the budget
         covers all rounds of a person.
     repeats : int, default 1
         Number of private runs, with independent noise.
@@ -121,14 +121,14 @@ def compare_private(
         State file of the private learner, written during the run, at its end, and on an
         interrupt. Only with ``repeats=1``.
     key : EncryptionKey, optional
-        Encrypts the checkpoint; default: what `resume` was loaded with.
+        Encrypts the checkpoint; default: the key with which `resume` was loaded.
     resume : learner, optional
         A learner from `dpoco.load`, which continues where it stopped. The game's rows are new
-        rounds for it, and the report is about these; the learner without noise starts with them. It
-        must have been built for the same problem.
+        rounds for it, and the report is about these rows; the learner without noise starts with
+        them. It must have been built for the same problem.
     skip_played : bool, default False
-        The game also holds the rounds that `resume` has played: as many rows are skipped. The
-        learner without noise plays these rows as well.
+        The game also contains the rounds that `resume` has played, and as many rows are skipped.
+        The learner without noise also plays these rows.
     released : callable, optional
         Called with the first private learner after its run.
 
@@ -149,7 +149,7 @@ def compare_private(
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
         raise ValueError("a checkpoint needs a single private run: repeats must be 1")
-    # A plain int: NumPy's are not written to JSON.
+    # A plain int, because NumPy integers cannot be written to JSON.
     seed = None if seed is None else whole_number("seed", seed)
     root = Source() if seed is None else Source.seeded(seed)  # seeds all runs
     given = len(game.data[0])
@@ -159,25 +159,26 @@ def compare_private(
             raise ValueError("a one-time fit has no rounds to continue: it takes no checkpoint")
         game = replace(game, horizon=min(given, game.horizon))
     learner = game.build(budget, root) if resume is None else resume
-    # Before the first round, so that every checkpoint is encrypted, and says how it was read.
+    # Before the first round, so that every checkpoint is encrypted and states how records were
+    # read.
     if not once:
         learner._key = given_key("key", key, learner._key)
         learner._described = game.described or learner._described
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
     first = 0 if once else learner.round
-    # All that can be refused is refused before a round is played: noise is spent once.
+    # All refusals come before the first round, because noise is spent once.
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
     length, counted = len(data[0]), game.counted[rows]
-    # The learner without noise plays the skipped rows as well, and needs their people.
+    # The learner without noise also plays the skipped rows, and needs their people.
     persons = None if game.persons is None else game.persons[: rows.stop]
     own = None if persons is None else persons[rows.start :]
     running.check_people(learner, own, length)
     tell = (lambda *_: None) if progress is None else progress
 
     tell("comparators", 0, 1)
-    # Before the runs: snapshots state the regret so far.
+    # Before the runs, because snapshots state the regret so far.
     compared = game.comparators(rows, learner)
     fixed = np.cumsum(compared.fixed_losses)
     tell("comparators", 1, 1)
@@ -195,7 +196,7 @@ def compare_private(
         released(learner)
 
     begun = time.perf_counter()
-    # Once: without noise, runs differ by the draws of decisions alone, if at all.
+    # Played once, because without noise runs only differ by the draws of decisions, if at all.
     free = running.play(
         game.build(None, _without_noise(seed)),
         *(column[: rows.stop] for column in game.data),
@@ -251,7 +252,7 @@ def compare_private(
             "private_seconds": seconds,
             "nonprivate_seconds": free_seconds,
             "total_seconds": time.perf_counter() - started,
-            # A coarse clock may show no time at all for a short run.
+            # A coarse clock may measure no time for a short run.
             "rounds_per_second": length * count / max(sum(seconds), 1e-9),
         },
         first_round=first,
@@ -268,7 +269,7 @@ def compare_private(
 
 
 def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> Fields:
-    """Return how records were read; averages are over the counted ones; some taught nothing."""
+    """Return how records were read: the counted ones, and those from which nothing was learned."""
     shares = RecordShares.of(*flags, names=game.stream.get("feature_names"))
     learned = counted.copy()
     for each in flags:
@@ -281,13 +282,13 @@ def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> Fields:
 
 
 def _without_noise(seed: int | None) -> Source | None:
-    """Return a source for runs without privacy: some learners draw their decisions."""
-    # A function of the seed alone, whatever private runs have drawn.
+    """Return a source for runs without privacy, because some learners draw their decisions."""
+    # It only depends on the seed, and not on the draws of private runs.
     return None if seed is None else running.SeedTree(seed).child("without noise").source()
 
 
 def _played_rows(first: int, given: int, horizon: int, skip_played: bool) -> slice:
-    """Return the rows to play, for a learner after `first` rounds; they are at least one."""
+    """Return the rows to play for a learner after `first` rounds; at least one row."""
     if first >= horizon:
         raise ValueError(f"the horizon of {horizon} rounds is used up: no row is played")
     skipped = first if skip_played else 0
@@ -308,14 +309,14 @@ def _play(
 ) -> tuple[FloatArray, int, NDArray[np.bool_]]:
     """Return the losses of a run, how often the decision changed, and which records came too often.
 
-    `compared` are sums of losses; averages are over the rounds that are `counted`.
+    `compared` are sums of losses; averages are over the `counted` rounds.
     """
     first, rounds = getattr(learner, "round", 0), len(data[0])
     beyond = np.zeros(rounds, dtype=bool)
     parts = [slice(0, rounds)] if snapshot is None else running.doubling_parts(first, rounds)
     losses = np.empty(0)
     switches = 0
-    last: Any = None  # the decision before this part, where they are recorded
+    last: Any = None  # the decision before this part, if decisions are recorded
     try:
         for part in parts:
 
@@ -332,7 +333,7 @@ def _play(
             if getattr(trace, "_beyond", None) is not None:
                 beyond[part] = trace._beyond
             switches += len(trace.switches)
-            if running.keeps_decisions(learner):  # their traces see no switch between two of them
+            if running.keeps_decisions(learner):  # their traces miss a switch between parts
                 switches += int(last is not None and bool(np.any(trace.decisions[0] != last)))
                 last = trace.decisions[-1]
             if snapshot is not None:
@@ -346,7 +347,7 @@ def _play(
                 )
                 snapshot(seen)
     except KeyboardInterrupt:
-        # Rounds since the last checkpoint have spent their noise: without them in the file a
+        # Rounds since the last checkpoint have used their noise. If they are not in the file, a
         # continued run would use it again.
         if checkpoint is not None:
             learner.save(checkpoint)
@@ -359,7 +360,7 @@ def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
     if type(resumed) is not type(fresh):
         raise ValueError("the saved learner has another class than the requested one")
     differing = [name for name in game.fixes if getattr(resumed, name) != getattr(fresh, name)]
-    # Whether a rule is enforced is no part of a plan, and a state keeps it all the same.
+    # A plan does not contain whether a rule is enforced, but a state does.
     if resumed.get_params()["participation"] != fresh.get_params()["participation"]:
         differing.append("participation")
     if differing:
@@ -370,7 +371,7 @@ def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
 
 
 def _plain(value: object) -> object:
-    """Return an option as JSON carries it, and reads it back as an equal value."""
+    """Return an option in a JSON-able form that is read back as an equal value."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, Participation):
@@ -379,8 +380,8 @@ def _plain(value: object) -> object:
 
 
 # ---- measures of predictions that users know -----------------------------------------------------
-# They follow from the losses of a run and the labels, so that no decision must be kept: a logistic
-# loss is -log of the probability that was given to the label.
+# They follow from the losses of a run and the labels, so decisions need not be kept: a logistic
+# loss is -log of the probability given to the label.
 
 
 def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
@@ -391,15 +392,15 @@ def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
     losses : ndarray of float64, shape (T,)
         Logistic losses of the predictions.
     labels : ndarray of float64, shape (T,)
-        0 or 1. With one class alone there is no AUC.
+        0 or 1. If all labels are equal, there is no AUC.
 
     Notes
     -----
-    A prediction is wrong if its label had probability less than 1/2; exactly 1/2 counts as half an
-    error. Time O(T log T).
+    A prediction is wrong if it gave its label a probability below 1/2; exactly 1/2 counts as half
+    an error. Time O(T log T).
     """
     right = np.exp(-losses)
-    # A margin of 0 has the loss ln 2 up to rounding, where `right < 0.5` would be chance.
+    # A margin of 0 has the loss ln 2 up to rounding errors, which would decide `right < 0.5`.
     even = np.isclose(losses, math.log(2.0), rtol=1e-12, atol=0.0)
     wrong = np.where(even, 0.5, right < 0.5)
     found = {"error_rate": float(np.mean(wrong))}
@@ -407,11 +408,11 @@ def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
     count = int(np.count_nonzero(ones))
     others = len(labels) - count
     if count and others:
-        score = np.round(np.where(ones, right, 1.0 - right), 12)  # equal ones are ties
+        score = np.round(np.where(ones, right, 1.0 - right), 12)  # equal scores are ties
         _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
         # Ties share the mean of their ranks.
         ranks = (np.cumsum(ties) - 0.5 * (ties - 1))[place]
-        # The statistic of Mann and Whitney: the AUC is its share of all pairs.
+        # The Mann-Whitney statistic; the AUC is its share of all pairs.
         excess = float(ranks[ones].sum()) - 0.5 * count * (count + 1)
         found["auc"] = excess / (count * others)
     return found
@@ -424,10 +425,10 @@ def measure_run(
     labels: FloatArray,
     known: NDArray[np.bool_],
 ) -> dict[str, float]:
-    """Return the measures of a run on records; {} if there is none for this loss.
+    """Return the measures of a run on records; {} if there are none for this loss.
 
-    `loss` is the name of its class, `constant` the losses of the best constant prediction, and
-    `known` are the rounds whose data are not missing.
+    `loss` is the name of its class, `constant` has the losses of the best constant prediction, and
+    `known` marks the rounds whose data are not missing.
     """
     if loss == "SquaredLoss":
         spread = float(constant[known].sum())

@@ -1,4 +1,4 @@
-"""Results of evaluations and reruns, as JSON-able values."""
+"""Results of evaluations and reruns as JSON-able values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Self = TypeVar("Self", bound="Report")
 class Report:
     """Base of the reports: frozen dataclasses with JSON-able fields.
 
-    Subclasses name their `schema`. The record begins with it and may hold derived values, for
+    Subclasses set their `schema`. The record begins with it and may contain derived values, for
     example a ``summary``.
     """
 
     schema: ClassVar[str]
-    _beside: ClassVar[tuple[str, ...]] = ()  # what the record holds besides the fields
+    _beside: ClassVar[tuple[str, ...]] = ()  # derived values of the record besides the fields
 
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary that `from_dict` restores exactly."""
@@ -49,7 +49,7 @@ class Report:
         ValueError
             If the record is not a report, or has another version.
         """
-        # Another version may have the same fields with another meaning, so it is not tried.
+        # Another version may use the same fields with another meaning, so it is refused.
         if not isinstance(record, Mapping) or record.get("schema") != cls.schema:
             raise ValueError(f"not a report of schema {cls.schema}")
         body = {name: value for name, value in record.items() if name not in cls._beside}
@@ -61,11 +61,11 @@ class Report:
         return restored
 
     def _further_fields(self) -> Fields:
-        """Return what the record holds besides the fields."""
+        """Return the derived values of the record besides the fields."""
         return {name: getattr(self, name)() for name in self._beside}
 
     def _about(self) -> str:
-        """Return what the report is of, as `repr` says it."""
+        """Return the subject of the report for `repr`."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class Report:
 
 
 def plain_values(value: object) -> Any:
-    """Return nested values with infinity as text and NaN as None, which JSON can carry."""
+    """Return nested values in a JSON-able form, with infinity as text and NaN as None."""
     if isinstance(value, dict):
         return {name: plain_values(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -85,25 +85,25 @@ def plain_values(value: object) -> Any:
 
 
 def _from_json(kind: Any, value: Any) -> Any:
-    """Return a value of JSON as its type says."""
+    """Return a JSON value converted to the given type."""
     inner, origin = get_args(kind), get_origin(kind)
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         given = {
             name: _from_json(hints[name], each)
             for name, each in value.items()
-            # Derived values follow from the others, and the constructor does not take them.
+            # Derived values follow from the others, so the constructor does not take them.
             if not isinstance(getattr(kind, name, None), property)
         }
         return kind(**given)  # type: ignore[operator]
-    # All unions in reports are with None, which comes last.
+    # All unions in reports are with None, which is their last member.
     if origin is types.UnionType:
         return None if value is None else _from_json(inner[0], value)
     if origin is tuple:
         return tuple(_from_json(inner[0], each) for each in value)
     if origin is dict:
         return {name: _from_json(inner[1], each) for name, each in value.items()}
-    # `float` also reads the text that stands for infinity, and makes 1.0 of a JSON 1.
+    # `float` also reads the text for infinity, and converts a JSON 1 to 1.0.
     if kind is float:
         # The mean over no rounds, for example of a window without labels.
         return math.nan if value is None else float(value)
@@ -111,9 +111,10 @@ def _from_json(kind: Any, value: Any) -> Any:
 
 
 def sample_rounds(length: int) -> IntArray:
-    """Return at most 400 of the rounds 1..length, increasing, with the first and the last.
+    """Return at most 400 of the rounds 1..length, in order, with the first and the last.
 
-    Half of them evenly, which show the end of a run, and half geometrically, for its beginning.
+    Half of them are evenly spaced, which shows the end of a run, and half geometrically, which
+    shows its beginning.
     """
     both = np.concatenate([np.linspace(1, length, 200), np.geomspace(1, length, 200)])
     return np.unique(both.round().astype(np.int64))
@@ -131,11 +132,11 @@ class PlayedRuns:
     Attributes
     ----------
     average_losses : tuple of float
-        Mean loss over the rounds that count: those whose data are not missing.
+        Mean loss over the rounds whose data are not missing.
     regrets : tuple of float
         Total loss minus that of the best fixed decision.
     switches : tuple of int
-        Rounds after which the decision changed.
+        Number of rounds after which the decision changed.
     """
 
     average_losses: tuple[float, ...]
@@ -173,9 +174,10 @@ class Curves:
     private, private_low, private_high : tuple of float
         Median, smallest and largest over the repetitions.
     nonprivate, best_fixed, best_constant : tuple of float
-        The same learner without noise, the best decision and the best constant in hindsight.
+        The same learner without noise, and the best decision and the best constant in hindsight.
     counted : tuple of int
-        Rounds so far whose data are not missing: averages are over these. Earlier reports lack it.
+        Number of rounds so far whose data are not missing, over which losses are averaged. Earlier
+        reports lack it.
     """
 
     rounds: tuple[int, ...]
@@ -188,7 +190,7 @@ class Curves:
     counted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        # Reports that were stored before rounds were counted: all of them count.
+        # In reports that were stored before rounds were counted, all rounds count.
         if not self.counted:
             object.__setattr__(self, "counted", self.rounds)
         if any(len(getattr(self, each.name)) != len(self.rounds) for each in fields(self)):
@@ -205,10 +207,10 @@ class Curves:
     ) -> Curves:
         """Return at most 400 rounds of cumulative losses, dense at the start.
 
-        Those of the private runs have shape (repeats, T), the others (T,), like the numbers of
-        rounds so far that count.
+        Losses of the private runs have shape (repeats, T), and the others (T,), like the numbers of
+        counted rounds so far.
         """
-        # Some hundred points are all that a figure shows, and keep a report of 10^7 rounds small.
+        # A figure shows no more than some hundred points, and reports of 10^7 rounds stay small.
         rounds = sample_rounds(len(best_fixed))
         shown = private[:, rounds - 1]
         middle = (np.median(shown, axis=0), shown.min(axis=0), shown.max(axis=0))
@@ -234,8 +236,8 @@ class RunReport(Report):
     guarantee_text : str
         The guarantee in words, with its conditions and proof.
     noise : dict
-        ``scale`` of one draw, ``released`` standard deviation of the worst released sum's
-        coordinates, the same with the published constants, and the ratios.
+        ``scale`` of one draw, ``released``: standard deviation of the coordinates of the worst
+        released sum; the same with the published constants, and the ratios.
     private, nonprivate : PlayedRuns
         The learner with and without noise.
     best_fixed, best_constant : dict
@@ -247,24 +249,24 @@ class RunReport(Report):
     timing : dict
         Seconds and rounds per second.
     first_round : int
-        Rounds the learner had consumed before (when continued from a checkpoint).
+        Number of rounds that the learner had played before (when continued from a checkpoint).
     others : tuple of dict
         Further players: ``name``, ``average_loss`` and ``total_loss``.
     rows : dict
-        How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
-        ``beyond_horizon``.
+        Numbers of rows of the stream: ``skipped`` as already played, ``played``, and
+        ``beyond_horizon``, which were left out.
     nonprivate_records : dict
-        How the played rows were read, as in `dpoco.RecordShares`. Of these records, ``counted``
-        have no missing data: all average losses are over them. ``learned`` is the number of those
-        that the learner learned from. Earlier reports lack this and `rows`.
+        How the played rows were read, as in `dpoco.RecordShares`. ``counted`` is the number of
+        records without missing data, over which all losses are averaged. ``learned`` is the number
+        of records from which the learner learned. Earlier reports lack this and `rows`.
     accuracy : dict
-        Scores of every player on records: ``error_rate`` and ``auc`` of yes-or-no labels, ``r2``
-        with the squared loss, over the counted records; of the private learner the medians of its
+        Scores of every player on the counted records: ``error_rate`` and ``auc`` for yes-or-no
+        labels, ``r2`` for the squared loss. For the private learner, they are medians over its
         runs.
 
     Notes
     -----
-    Losses of bandits are the largest declared reward minus the reward. In every report except those
+    Losses of bandits are the largest declared reward minus the reward. In all reports except those
     on records, `best_fixed` and `best_constant` have a ``name``.
     """
 
@@ -301,7 +303,7 @@ class RunReport(Report):
 
     @property
     def price_of_privacy(self) -> float:
-        """Median average loss of the private learner minus that of the same without noise."""
+        """Median average loss of the private learner minus that of the learner without noise."""
         return self.private.average_loss - self.nonprivate.average_loss
 
     def summary(self) -> Fields:
