@@ -188,6 +188,30 @@ def test_an_interrupted_batch_that_was_played_says_so(monkeypatch):
     assert pool.round("b") == 2
 
 
+@pytest.mark.parametrize("behind", ["put", "_number"])
+def test_an_interrupt_behind_the_rounds_mixes_no_keys(behind, monkeypatch):
+    """Compiled code has played, and the pool is about to note who the new keys are."""
+    batch = np.ones((2, 3)), np.ones(2)
+    pool, expected = KeyedPool(tree(horizon=9)), KeyedPool(tree(horizon=9))
+    owner = pool._learners if behind == "put" else pool
+    note = getattr(owner, behind)
+
+    def interrupt(*arguments):
+        monkeypatch.undo()
+        note(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, behind, interrupt)
+    with pytest.warns(UserWarning, match="do not send it again"), pytest.raises(KeyboardInterrupt):
+        pool.process(["a", "b"], *batch)
+    expected.process(["a", "b"], *batch)
+    for keys in (["c", "a"], ["b", "c"], ["d", "b"]):
+        pool.process(keys, *batch)
+        expected.process(keys, *batch)
+    rounds = {key: expected.round(key) for key in expected}
+    assert {key: pool.round(key) for key in pool} == rounds == dict(a=2, b=3, c=2, d=1)
+
+
 def test_keys_of_tables():
     arrow, pandas = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
     pool = KeyedPool(tree(horizon=9))

@@ -77,13 +77,13 @@ class LearnersInMemory:
 
     def add(self, keys: list[Key]) -> None:
         """Make a learner for each key."""
-        self.put([sibling(self._prototype) for _ in keys])
+        self.put([sibling(self._prototype) for _ in keys], len(self._learners))
 
-    def put(self, learners: list[Any]) -> None:
-        """Add learners."""
-        self._learners += learners
-        self._engines += [learner._engine for learner in learners]
-        self._shown += bytes(len(learners))
+    def put(self, learners: list[Any], first: int = 0) -> None:
+        """Make these the learners from number `first` on, also after a call that was cut off."""
+        self._learners[first:] = learners
+        self._engines[first:] = [learner._engine for learner in learners]
+        self._shown[first:] = bytes(len(learners))
 
     def show(self, slot: int) -> Any:
         """Return a learner for others to use."""
@@ -118,11 +118,17 @@ class LearnersInMemory:
         before = engines[0].round if engines else 0
         try:
             decisions = play_keyed(*model, rows.offsets, rows.rows, parts, workers)
+            if fresh:
+                self.put(fresh, slots[len(old)])
+            after()
+            decisions.setflags(write=False)
+            return decisions
         except BaseException:
             # Compiled code plays all rounds or none. An interrupt waits until it is done, and then
             # takes the decisions with it.
             if engines and engines[0].round > before:
-                self.put(fresh)
+                if fresh:
+                    self.put(fresh, slots[len(old)])
                 after()
                 warnings.warn(
                     "the call was interrupted when the batch had been played: do not send it "
@@ -130,10 +136,6 @@ class LearnersInMemory:
                     UserWarning, stacklevel=3,
                 )  # fmt: skip
             raise
-        self.put(fresh)
-        after()
-        decisions.setflags(write=False)
-        return decisions
 
     @staticmethod
     def _check(learner: OnlineLearner, rounds: int) -> None:

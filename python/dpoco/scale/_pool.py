@@ -116,8 +116,9 @@ class Pool:
         self._index: dict[Key, int] = {}
 
     def _number(self, fresh: Iterable[Key]) -> None:
-        """Give new keys the next numbers, in their order."""
-        self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
+        """Give new keys the next numbers, in their order; those that have one keep it."""
+        new = [key for key in fresh if key not in self._index]
+        self._index.update({key: len(self._index) + i for i, key in enumerate(new)})
 
     def _batch(
         self, keys: Any, arrays: Arrays, persons: Persons
