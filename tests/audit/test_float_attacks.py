@@ -236,18 +236,21 @@ def released_sums(total, description, first):
     return out
 
 
+@pytest.mark.parametrize("numerics", ["lattice", "float"])
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_released_sums_show_nothing(name):
+def test_released_sums_show_nothing(name, numerics):
     make = MECHANISMS[name]
-    inside = [sum_inside(make, seed, "lattice") for seed in (1, 2)]
+    inside = [sum_inside(make, seed, numerics) for seed in (1, 2)]
     _, total, guarantee = inside[0]
     scale, step = total.scale, release_grid(total.scale)
+    assert 2**-13 < step / scale <= 2**-12
     entry = guarantee.sensitivity / math.sqrt(total.summand.size)
     pair = [released_sums(*inside[x][:2], x * entry) for x in (0, 1)]
     assert np.abs(pair[1][0]).max() > 0.0
     # 60 questions about 6 sums and 5 differences: 1e-6 in all is 6.5 deviations each.
     most = 6.5 + 0.71 * guarantee.mu
     for t in range(len(pair[0])):
+        assert all(np.array_equal(y[t] / step, np.rint(y[t] / step)) for y in pair)
         assert clues([y[t] for y in pair], scale, step)[0] < most
         if t > 0:
             assert clues([y[t] - y[t - 1] for y in pair], scale, step)[0] < most
@@ -283,11 +286,25 @@ def decisions(name, secret, numerics):
     return learner.decide()
 
 
+@pytest.mark.parametrize("numerics", ["lattice", "float"])
 @pytest.mark.parametrize("name", ["TreeFrankWolfe", "NoisyFTRL", "PrefixHedge", "LinUCB"])
-def test_decisions_show_nothing(name):
+def test_decisions_show_nothing(name, numerics):
     # The digits that no common factor of all coordinates, such as a norm, can move.
-    words = [np.array(decisions(name, x, "lattice")).view(np.uint64) for x in (0, 1)]
+    words = [np.array(decisions(name, x, numerics)).view(np.uint64) for x in (0, 1)]
     assert not np.array_equal(*words)
     for bit in range(40):
         counts = [int(np.sum((w >> np.uint64(bit)) & np.uint64(1))) for w in words]
         assert abs(counts[0] - counts[1]) < 7.0 * math.sqrt(words[0].size / 2)
+
+
+def test_pairs_of_coordinates_lie_on_no_lattice_of_angles():
+    # Coordinates i and i + 64 of a fresh vector are one point of a circle. Were its angle a
+    # multiple of 2 pi / 2^52, small angles would show it; the tangent is resolved much finer.
+    z = dpoco.noise.gaussian(Source.seeded(3), 128 * 4000).reshape(-1, 2, 64)
+    low = np.minimum(np.abs(z[:, 0]), np.abs(z[:, 1])).ravel()
+    high = np.maximum(np.abs(z[:, 0]), np.abs(z[:, 1])).ravel()
+    turns = np.arctan(low / high) / (2 * np.pi) * 2.0**52
+    small = turns[turns < 2.0**44]  # where doubles resolve the lattice well
+    assert small.size > 300
+    share = np.mean(np.abs(small - np.rint(small)) < 0.1)
+    assert abs(share - 0.2) < 5.5 * np.sqrt(0.16 / small.size)
