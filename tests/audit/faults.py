@@ -37,15 +37,16 @@ def shown(**factors: float) -> Fault:
     return fault
 
 
-def rebuilt(change: Callable[[Plan], Plan]) -> Fault:
-    """Return: the engine is built from another plan than the learner shows."""
+def rebuilt(change: Callable[[Plan], Plan], *, seen: bool = False) -> Fault:
+    """Return: the engine has another plan than the claim; with `seen`, the learner shows it."""
 
     def fault(learner: Any, source: Any) -> None:
         honest = learner._plan, learner._mechanism
         learner._plan = change(honest[0])
         learner._mechanism = learner._plan.mechanism
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
-        learner._plan, learner._mechanism = honest
+        if not seen:
+            learner._plan, learner._mechanism = honest
 
     return fault
 

@@ -293,22 +293,3 @@ def overclaiming(make, factor):
         return learner
 
     return liar
-
-
-def tampered(learner, plan):
-    """Put another plan into a learner, and the description in it that engines read."""
-    learner._plan, learner._mechanism = plan, plan.mechanism
-
-
-def rebuilt(make, change):
-    """A maker of learners whose engine was built from parameters that `change` returns."""
-
-    def liar(source):
-        learner = make(source)
-        honest = learner._plan
-        tampered(learner, change(honest))
-        learner._engine = learner._build_engine({"key": source._key, "stream": 1})
-        tampered(learner, honest)
-        return learner
-
-    return liar

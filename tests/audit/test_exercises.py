@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.audit.likelihood_cases import tampered
 from tests.descriptions import changed, number
 
 import dpoco
@@ -73,15 +72,14 @@ def rebuilt(cls, **changes):
 
     class Wrong(cls):
         def _build_engine(self, claim):
-            honest = self._plan
-            own = {name: change(honest) for name, change in changes.items()}
-            own = {name: value for name, value in own.items() if value is not None}
-            plan = isinstance(honest, dpoco.Plan)
-            tampered(self, changed(honest, **own) if plan else replace(honest, **own))
+            honest = self._plan, self._mechanism
+            own = {name: change(self._plan) for name, change in changes.items()}
+            self._plan = changed(self._plan, **{k: v for k, v in own.items() if v is not None})
+            self._mechanism = self._plan.mechanism
             try:
                 return super()._build_engine(claim)
             finally:
-                tampered(self, honest)
+                self._plan, self._mechanism = honest
 
     return Wrong
 
@@ -155,7 +153,7 @@ class SharedNoise(ContinualSum):
 
 def one_more(name):
     def change(p):
-        cap = number(p, name) if isinstance(p, dpoco.Plan) else getattr(p, name)
+        cap = number(p, name)
         return cap if cap is None else cap + 1
 
     return change

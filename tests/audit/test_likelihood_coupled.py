@@ -54,7 +54,6 @@ def test_whole_transcripts_of_the_coupled_learners(name):
         ("weights, scheduled", {"inverse_temperature": 36.0}),
         ("weights, dartboard", {"inverse_temperature": 4.0}),
         ("leader, density ratio", {"noise_scale": 1.5}),
-        ("leader, density ratio", {"forced_switch": 0.9}),
     ],
 )
 def test_coupled_engines_of_another_law_are_caught(name, changes):

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from tests.audit.faults import counting, planted, shown
 from tests.audit.replay_cases import case, find
+from tests.audit.test_likelihood_coupled import coupled_case
 from tests.bandits.test_high_dimensional_privacy import log_ratio, worlds
 from tests.descriptions import changed
-from tests.oco import likelihood_cases
-from tests.plans import recoupled
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
@@ -22,7 +21,7 @@ from dpoco.oco import ContinuousMultiplicativeWeights
 from dpoco.random import Source
 
 from .checks import enumeration, likelihood, replay
-from .kit import UNGUARDED, Bug, maker, other, remade
+from .kit import Bug, maker, other, remade
 
 T = 24
 
@@ -72,17 +71,7 @@ def forced(subject: Any) -> Any:
 @functools.cache
 def the_leader() -> Any:
     """A lazy leader on an interval, whose coins and draws are scored."""
-    lazy = likelihood_cases.CASES["leader, density ratio"]()
-    own = lazy.learner
-    promise = own.guarantee
-    body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
-    kind = type(type(own).__name__, (type(own),), body)
-
-    def make(source: Any, **changes: Any) -> Any:
-        p = recoupled(own.plan, **changes)
-        return kind(own.domain, own.loss, horizon=own.horizon, budget=None, plan=p, source=source)
-
-    stream, neighbour = (each.reshape(-1, 1).astype(float) for each in lazy.streams)
+    make, (stream, neighbour) = coupled_case("leader, density ratio")
     return SimpleNamespace(make=make, stream=stream, neighbour=neighbour, trials=500)
 
 
