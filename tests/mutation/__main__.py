@@ -231,7 +231,7 @@ def _prepared(
              {(str(_PACKAGE / each.file), line) for line in each.change.lines})
             for each in chosen
         ], Lines({str(_PACKAGE / each.file) for each in chosen})  # fmt: skip
-    from tests.mutation.compiled import Page, built
+    from tests.mutation.compiled import Page, built, loaded
 
     page, sources = Page(len(chosen), work), dict[Path, dict[int, Any]]()
     for number, each in enumerate(chosen):
@@ -239,13 +239,7 @@ def _prepared(
     build, tests = options.build.absolute(), ROOMS[options.room].programs
     extensions, programs, compiled = built(sources, tests, build, work)
     os.environ["DPOCO_MUTATION_PROGRAMS"] = os.pathsep.join(map(str, programs))
-    found = {each.name.partition(".")[0]: each for each in extensions}
-    for file, name in (("_core", "dpoco._core"), ("dpoco_probes", "dpoco_probes")):
-        spec = importlib.util.spec_from_file_location(name, found[file])
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
+    loaded(extensions)
     print(f"{len(compiled)} of {len(chosen)} changes compile", flush=True)
     return [(each, partial(page.turn_on, number), {("", number)})
             for number, each in enumerate(chosen) if number in compiled], page  # fmt: skip

@@ -8,11 +8,13 @@ build directory of CMake and Ninja.
 
 from __future__ import annotations
 
+import importlib.util
 import mmap
 import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from pathlib import Path
 import tree_sitter
 import tree_sitter_cpp
 
-__all__ = ["Change", "Page", "built", "changes", "instrumented"]
+__all__ = ["Change", "Page", "built", "changes", "instrumented", "loaded"]
 
 _TESTS = Path(__file__).parents[1] / "cpp"
 
@@ -171,6 +173,17 @@ def built(
     made = [_program(tests, [*map(str, objects), "libdpoco_core.a"], like, build, work)
             for tests in programs]  # fmt: skip
     return extensions, made, set().union(*kept)
+
+
+def loaded(extensions: Sequence[Path]) -> None:
+    """Import these extensions instead of those of the installed package."""
+    found = {each.name.partition(".")[0]: each for each in extensions}
+    for file, name in (("_core", "dpoco._core"), ("dpoco_probes", "dpoco_probes")):
+        spec = importlib.util.spec_from_file_location(name, found[file])
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
 
 
 def _extension(linking: str, objects: Sequence[Path], build: Path, work: Path) -> Path:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import pytest
 
-__all__ = ["Lines", "Reach", "Verdict", "Warm", "Watch", "collected"]
+__all__ = ["Lines", "Reach", "Verdict", "Warm", "Watch", "collected", "forked"]
 
 _GRACE = 1.5  # seconds of processor time beyond ten times what a test takes unchanged
 _MEMORY = 4 << 30  # bytes of addresses that a mutant may have
@@ -103,7 +103,7 @@ class Warm:
     def measure(self, watch: Watch, seconds: float) -> None:
         """Run each test once in a fork; those that fail or take over `seconds` are left out."""
         for test in range(len(self.items)):
-            found = self._forked(lambda test=test: self._watched(test, watch), seconds)
+            found = forked(lambda test=test: self._watched(test, watch), seconds)
             if isinstance(found, list):
                 places = {(str(file), int(place)) for file, place in found[1]}
                 self.reach[test] = Reach(float(found[0]), places)
@@ -123,7 +123,7 @@ class Warm:
                     return self.items[test].nodeid
             return ""
 
-        killer = self._forked(run, limit + _GRACE)
+        killer = forked(run, limit + _GRACE)
         if killer is None:
             return Verdict.TIMEOUT, ""
         return (Verdict.KILLED, str(killer)) if killer else (Verdict.SURVIVED, "")
@@ -152,34 +152,35 @@ class Warm:
         manager.unregister(Listener)
         return not failed
 
-    def _forked(self, run: Callable[[], object], seconds: float) -> object:
-        """Return what `run` returns in a fork, as JSON has it; None if its time was up."""
-        with tempfile.NamedTemporaryFile() as answer:
-            child = os.fork()
-            if child == 0:
-                os.setsid()
-                gc.disable()
-                code = 1
-                try:
-                    quiet = os.open(os.devnull, os.O_RDWR)
-                    for stream in (0, 1, 2):
-                        os.dup2(quiet, stream)
-                    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-                    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-                    _limit_time(seconds)
-                    signal.alarm(int(100 * seconds) + 600)  # what sleeps takes no processor time
-                    Path(answer.name).write_text(json.dumps(run()))
-                    code = 0
-                finally:
-                    os._exit(code)
-            _, status = os.waitpid(child, 0)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)  # what it started
-            ended = os.waitstatus_to_exitcode(status)
-            if ended in (-signal.SIGPROF, -signal.SIGALRM):
-                return None
-            text = Path(answer.name).read_text()
-            return json.loads(text) if ended == 0 and text else f"the process ended with {ended}"
+
+def forked(run: Callable[[], object], seconds: float) -> object:
+    """Return what `run` returns in a fork, as JSON has it; None if its time was up."""
+    with tempfile.NamedTemporaryFile() as answer:
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            gc.disable()
+            code = 1
+            try:
+                quiet = os.open(os.devnull, os.O_RDWR)
+                for stream in (0, 1, 2):
+                    os.dup2(quiet, stream)
+                resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                _limit_time(seconds)
+                signal.alarm(int(100 * seconds) + 600)  # what sleeps takes no processor time
+                Path(answer.name).write_text(json.dumps(run()))
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what it started
+        ended = os.waitstatus_to_exitcode(status)
+        if ended in (-signal.SIGPROF, -signal.SIGALRM):
+            return None
+        text = Path(answer.name).read_text()
+        return json.loads(text) if ended == 0 and text else f"the process ended with {ended}"
 
 
 def _spent() -> float:
