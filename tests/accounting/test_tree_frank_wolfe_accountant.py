@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.plans import changed, leaf
 
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.continual_sum import column_norm, factorisation, row_norm
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
-from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.plan import Plan
 from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
-from dpoco.privacy.neighbours import Neighbours
 
 from .by_hand import both, custom, squared
 
@@ -69,60 +65,9 @@ def test_scale_oracles(case):
     assert (auto.mechanism.order, auto.tuning.offset) == (2.0, 0)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "generalized_gaussian"])
-@pytest.mark.parametrize("method", ["blt", "tree", "toeplitz"])
-def test_there_and_back(noise, method):
-    for p, relation in itertools.product([1.0, 1.2, 1.5, 2.0, 4.0, INF], ["replace", "zero_out"]):
-        domain, loss = LpBall(40, p, 1.5), SquaredLoss(2.0, 0.5)
-        parameters, guarantee = both(
-            domain, loss, noise=noise, sum_method=method, relation=relation
-        )
-        assert guarantee.epsilon <= 1.0
-        assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
-        assert guarantee.change == relation
-        total = parameters.mechanism
-        reach = total.reach(Neighbours(relation))
-        assert guarantee.mu == pytest.approx(reach / total.scale, rel=1e-13)
-        kappa = total.summand.inflation(total.order)
-        by_hand = kappa * guarantee.sensitivity * guarantee.column_norm
-        assert reach == pytest.approx(by_hand, rel=1e-4)  # rounding to a lattice
-        assert guarantee.calibration == "tight"
-        assert guarantee.claimed is None
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
-@settings(max_examples=40, deadline=None)
-@given(
-    d=st.integers(1, 200),
-    p=st.one_of(st.floats(1.0, 6.0), st.just(INF)),
-    n=st.integers(1, 10**6),
-    epsilon=st.floats(0.05, 8.0),
-    log_delta=st.floats(math.log(1e-8), math.log(1e-2)),
-    batch=st.integers(1, 20),
-    noise=st.sampled_from(["gaussian", "generalized_gaussian"]),
-)
-def test_any_problem_meets_its_budget(d, p, n, epsilon, log_delta, batch, noise):
-    budget = Budget(epsilon, math.exp(log_delta))
-    batch = min(batch, n)
-    domain, loss = LpBall(d, p, 1.0), SquaredLoss(1.0, 1.0)
-    parameters, guarantee = both(domain, loss, budget, horizon=n, batch=batch, noise=noise)
-    assert guarantee.epsilon <= epsilon
-    assert guarantee.epsilon == pytest.approx(epsilon, rel=1e-8)
-    assert stored(parameters) == parameters
-
-
-def test_a_wrong_scale_changes_nothing_but_the_truth():
+def test_longer_horizons_and_wider_clips_cost_more():
     domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
-    plan, guarantee = both(domain, loss, numerics="float")
-    weak = changed(plan, scale=plan.mechanism.scale / math.sqrt(2))
-    spent = accountant.guarantee(domain, loss, weak, budget=BUDGET)
-    assert spent.epsilon == pytest.approx(
-        gaussian_epsilon(math.sqrt(2) * guarantee.mu, 1e-3), rel=1e-6
-    )
-    assert spent.epsilon > 1.4
-    lie = dataclasses.replace(plan, forecast=ErrorForecast(0.0, 1.0))
-    assert accountant.guarantee(domain, loss, lie, budget=BUDGET) == guarantee
-    # A longer horizon with the same scale costs more; so does a wider clip.
+    plan, _ = both(domain, loss, numerics="float")
     method = factorisation("blt_normalised", 2000)
     longer = dataclasses.replace(
         changed(plan, pushes=2000, factorisation=method),

@@ -1,16 +1,24 @@
-"""A plan whose mechanism is another learner's is refused, or certified as what the engine draws."""
+"""A guarantee follows from the mechanism of a plan, whoever made it and whatever else it says.
+
+A plan whose mechanism is another learner's is refused, or certified as what the engine draws.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import pytest
+from tests.contract.test_releases import LISTED, VARIANTS, moved, named_subject
 
-import dpoco
+from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.plan import Plan
 from dpoco.audit._contract import RUNNING, _standard_subject, quiet
+from dpoco.errors import BudgetExceeded, DpocoError
 from dpoco.learners import LEARNERS
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description
 
 NAMES = [each.name for each in LEARNERS if each.plays in RUNNING]
 
@@ -34,7 +42,7 @@ def test_mechanisms_of_other_learners_are_refused(name):
         try:
             with quiet():
                 made = type(own)(**{**arguments, "plan": plan})
-        except (TypeError, ValueError, dpoco.BudgetExceeded):
+        except (TypeError, ValueError, BudgetExceeded):
             refused += 1
         else:
             assert made.guarantee.description == plan.mechanism
@@ -50,3 +58,65 @@ def test_a_plan_does_not_let_unknown_words_pass(name):
     for word in words:
         with pytest.raises(ValueError, match="strange"), quiet():
             type(own)(**{**arguments, "plan": own.plan, word: "strange"})
+
+
+def planned(name):
+    """Return a learner, and what builds it again from another plan."""
+    own = named_subject(name).first
+    given = {key: value for key, value in own._arguments.items() if key != "source"}
+    given |= {"numerics": "auto"} if "numerics" in given else {}
+    return own, lambda **changes: type(own)(**{**given, **changes})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
+def test_neither_tuning_nor_forecast_moves_a_guarantee(name):
+    own, build = planned(name)
+    honest = build(plan=own._plan).guarantee
+    held = {part: getattr(own._plan, part, None) for part in ("tuning", "forecast")}
+    for part, value in held.items():
+        names = [each.name for each in fields(value) if each.init] if value is not None else []
+        for key, other in ((n, o) for n in names for o in moved(getattr(value, n))):
+            try:
+                lie = replace(own._plan, **{part: replace(value, **{key: other})})
+                made = build(plan=lie)
+            except (TypeError, ValueError, DpocoError):
+                continue
+            assert made.guarantee.loss == honest.loss, (key, other)
+            assert part == "tuning" or key == "regret_scope" or made.guarantee == honest
+
+
+def louder(value):
+    """Return a description of half the noise, in doubles: grids are for their own scales."""
+    if isinstance(value, tuple):
+        return tuple(map(louder, value))
+    if not isinstance(value, Description):
+        return value
+    changes = {each.name: louder(getattr(value, each.name)) for each in fields(value) if each.init}
+    for scale in changes.keys() & {"scale", "threshold_scale", "query_scale"}:
+        changes[scale] *= 0.5
+    changes |= {key: type(changes[key])() for key in changes.keys() & {"grid", "limit"}}
+    return replace(value, **changes)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
+def test_half_the_noise_is_half_the_privacy(name):
+    own, build = planned(name)
+    stated, plan = own.guarantee, own._plan
+    total = plan.mechanism if isinstance(plan, Plan) else plan
+    if not stated.private or stated.epsilon == 0.0 or louder(total) == total:
+        return
+    weak = replace(plan, mechanism=louder(total)) if isinstance(plan, Plan) else louder(plan)
+    with pytest.raises(BudgetExceeded):
+        build(plan=weak)
+    spent = build(plan=weak, budget=None).guarantee
+    if isinstance(total, GaussianSum):
+        near, budget = Neighbours(stated.change, stated.view), own._arguments["budget"]
+        by_hand = total.column(near) * total.summand.movement(near, total.order)
+        by_hand *= total.summand.inflation(total.order) / total.scale
+        assert by_hand * (1 - 1e-13) <= stated.mu <= by_hand * (1 + 1e-4)  # a lattice rounds
+        assert stated.mu == pytest.approx(gaussian_mu(budget.epsilon, budget.delta), rel=1e-6)
+        assert spent.mu == pytest.approx(2.0 * by_hand, rel=1e-6)
+    else:
+        assert spent.epsilon_at(stated.delta) > 1.4 * stated.epsilon

@@ -8,11 +8,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.descriptions import changed
 
 import dpoco
 from dpoco.accounting import continual_sum, prefix_hedge
-from dpoco.accounting.gaussian import gaussian_sigma
 from dpoco.accounting.plan import Forecast
 from dpoco.accounting.prefix_hedge import (
     HedgeRun,
@@ -38,37 +36,6 @@ def test_sensitivity_is_the_diameter_of_the_cube_without_its_mean(experts):
     distances = np.linalg.norm(rows[:, None, :] - rows[None, :, :], axis=2)
     reach = CentredLosses(experts).movement(Neighbours())
     assert distances.max() <= reach == pytest.approx(distances.max(), rel=2e-12, abs=1e-300)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "scale"),
-    [
-        (1.0, 1e-6, 4.2246789),
-        (0.3, 1e-6, 12.992383),
-        (4.0, 1e-6, 1.1935186),
-        (1.0, 1e-5, 3.7306316),
-        (0.5, 1e-8, 9.8635338),
-    ],
-)
-def test_noise_is_the_analytic_gaussian_one(epsilon, delta, scale):
-    budget = dpoco.Budget(epsilon, delta)
-    assert gaussian_sigma(budget, 1.0) == pytest.approx(scale, rel=1e-7)
-    for experts, method in ((2, "blt"), (3, "tree"), (7, "toeplitz")):
-        p = calibrate(experts, horizon=1000, budget=budget, sum_method=method)
-        column = continual_sum.column_norm(method, 999)
-        expected = scale * column * math.sqrt(experts - (experts % 2) / experts)
-        assert p.mechanism.scale == pytest.approx(expected, rel=1e-6)
-        g = guarantee(p, budget=budget)
-        assert g.epsilon == pytest.approx(epsilon, rel=1e-9)
-        assert g.epsilon <= epsilon
-        assert g.delta == delta
-        assert g.certified
-        assert g.sensitivity == CentredLosses(experts).movement(Neighbours())
-        # Half the noise is half the privacy, whatever the derived fields say.
-        cheat = changed(p, scale=0.5 * p.mechanism.scale)
-        assert guarantee(cheat).mu == pytest.approx(2.0 * g.mu, rel=1e-9)
-        with pytest.raises(dpoco.BudgetExceeded):
-            guarantee(cheat).require(budget)
 
 
 # -- regret ---------------------------------------------------------------------------------------
