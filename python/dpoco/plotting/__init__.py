@@ -1,10 +1,11 @@
-"""Figures of runs, guarantees and noise. Figures of runs show raw losses: not private.
+"""Figures of runs, guarantees and noise. Figures of runs show raw losses and are not private.
 
-Every function takes ``ax=`` and returns what it drew on. No function shows, saves or keeps a
-figure, and matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito,
-which can be told apart with every form of colour vision, and every line also has its own style.
-Bands are the range over repeated runs. Proven bounds are dashed and thin, with a triangle at the
-round that they are for. `draw_page` needs no matplotlib: it draws releases of a monitor as HTML.
+Every function takes ``ax=`` and returns the axes or figure. No function shows, saves or keeps a
+figure, and matplotlib (extra ``plot``) is imported on first use. The colours are those of Okabe and
+Ito, which can be distinguished with every form of colour vision, and every line also has its own
+style. Bands show the range over repeated runs. Proven bounds are dashed and thin, with a triangle
+at the round for which they hold. `draw_page` needs no matplotlib: it draws releases of a monitor as
+HTML.
 """
 
 from __future__ import annotations

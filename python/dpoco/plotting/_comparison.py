@@ -1,4 +1,4 @@
-"""Comparisons: learners over budgets, batch fits, and the reruns of published experiments."""
+"""Comparisons: learners by budgets, batch fits, and reruns of published experiments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEASURES = {
     "average_loss": ("average_losses", "average loss"),
     "switches": ("switches", "changes of decision"),
 }
-_SPREAD = 0.36  # of learners within a budget
+_SPREAD = 0.36  # width of the learners within a budget
 
 
 def plot_comparison(
@@ -34,7 +34,7 @@ def plot_comparison(
     measure : {"regret", "average_loss", "switches"}
         Measure to draw.
     bounds : bool, default False
-        Also draw the proven bound of each learner's regret, dashed; a bound above the figure is
+        Also draw the proven bound of each learner's regret, dashed; bounds above the figure are
         left out. Only for "regret".
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
@@ -42,10 +42,10 @@ def plot_comparison(
     Returns
     -------
     Axes
-        There is one column per budget, in the order of epsilon; without privacy, marks are hollow.
+        There is one column per budget, ordered by epsilon; marks without privacy are hollow.
         Learners are side by side in a column, so that no mark hides another. A learner that cannot
-        be calibrated to a budget is missing there, and the legend says so. One-time fits, which
-        are offline, are drawn only for "average_loss".
+        be calibrated to a budget is missing there, and the legend says so. One-time fits, which are
+        offline, are drawn only for "average_loss".
 
     Raises
     ------
@@ -75,7 +75,8 @@ def plot_comparison(
         x = [places[row.point] + shift for row in rows]
         table = [np.asarray(getattr(row, field), np.float64) for row in rows]
         y = [float(np.median(values)) for values in table]
-        # Single runs too: a bound may lie within the range although above the medians.
+        # Also single runs, because a bound may be within the range although it is above the
+        # medians.
         shown += [float(value) for values in table for value in values]
         axes.vlines(
             x, [values.min() for values in table], [values.max() for values in table],
@@ -89,7 +90,7 @@ def plot_comparison(
         if missing:
             at = ", ".join(drawing.short(row.budget["epsilon"]) for row in missing if row.budget)
             label += f" (refused at epsilon = {at})"
-        # A run without privacy is the last, and its mark hollow.
+        # The run without privacy is the last one, and its mark is hollow.
         noisy = sum(row.budget is not None for row in rows)
         common: Fields = {"color": colour, "marker": marker, "zorder": 3}
         axes.plot(
@@ -103,7 +104,7 @@ def plot_comparison(
         _draw_bounds(axes, comparison, learners, places, shown)
     name = drawing.plain(str(comparison.comparator["name"]))
     if measure == "average_loss":
-        # A comparator that is only a total has no average over the rounds that count.
+        # A comparator with only a total has no average over the counted rounds.
         value = float(comparison.comparator.get("average_loss", np.nan))
         if not np.isnan(value):
             label = f"{name}: {drawing.short(value)}"
@@ -140,7 +141,7 @@ def _draw_bounds(
     places: dict[tuple[float, float], int],
     shown: list[float],
 ) -> None:
-    """Draw what is proven of each learner's regret, as a dashed line across its column.
+    """Draw the proven bound on each learner's regret as a dashed line across its column.
 
     Parameters
     ----------
@@ -148,13 +149,13 @@ def _draw_bounds(
     comparison : Comparison
         Rows with a guarantee state a bound.
     learners : list of str
-        In the order of their colours.
+        Names in the order of their colours.
     places : dict
         Columns by budget.
     shown : list of float
-        All that was measured, which decides what bounds still fit.
+        All measured values, which decide which bounds are drawn.
     """
-    # A bound far above would press all that was measured to the lower edge.
+    # A bound far above would squeeze all measured values to the lower edge.
     limit = 3.0 * max([*shown, 0.0])
     label: str | None = "proven, in expectation"
     for row in comparison.rows:

@@ -1,4 +1,4 @@
-"""How lines, bands and axes look, shared by all figures."""
+"""Style of lines, bands and axes, shared by all figures."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 AnyTrace = Trace | BanditTrace
 Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Hashable, AnyTrace]
 
-# Okabe and Ito's colours, which colour-blind readers tell apart; line styles differ as well, for
+# Okabe and Ito's colours, which colour-blind readers can distinguish. Line styles also differ, for
 # prints without colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", (0, (6, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), "-", "--")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
-BOUND_STYLE = (0, (8, 4))  # of what was proven, thinner than what was measured
+BOUND_STYLE = (0, (8, 4))  # for proven bounds, thinner than measured lines
 GREY = "#999999"
-# How figures of several learners look: ``matplotlib.rcParams.update(dpoco.plotting.STYLE)``.
+# Style for figures of several learners: ``matplotlib.rcParams.update(dpoco.plotting.STYLE)``.
 STYLE: Fields = {
     "axes.axisbelow": True,
     "axes.grid": True,
@@ -50,24 +50,24 @@ STYLE: Fields = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
-    "svg.hashsalt": "dpoco",  # the same figure is the same file
+    "svg.hashsalt": "dpoco",  # so that equal figures give equal files
 }
 _LARGEST_MARKED = 50
-# Weak keys: a figure that is not used any more is freed.
-_PLACES: MutableMapping[object, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
-_STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
+# Weak keys, so that unused figures are freed.
+_PLACES: MutableMapping[object, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> index
+_STRETCH = 3.0  # bounds up to this multiple of the highest line are drawn
 
 
 @dataclass(frozen=True)
 class Line:
-    """Values of one player: median, smallest and largest over repetitions, if there are several.
+    """Values of one player: median, and smallest and largest over several repetitions.
 
     Attributes
     ----------
     label : str
         Name of the player, for the legend.
     middle : ndarray of float64, shape (n,)
-        Value at each round shown.
+        Value at each displayed round.
     low, high : ndarray of float64, shape (n,), or None
         Edges of the band; None for a single run.
     """
@@ -79,7 +79,7 @@ class Line:
 
     @classmethod
     def of(cls, label: str, table: FloatArray) -> Line:
-        """Return the line of repetitions, one a row.
+        """Return the line for repetitions, one per row.
 
         Parameters
         ----------
@@ -96,9 +96,9 @@ class Line:
         return self.middle if self.high is None else self.high
 
     def map(self, change: Callable[[FloatArray], FloatArray]) -> Line:
-        """Return the line with other values.
+        """Return the line with transformed values.
 
-        Bands keep their edges: `change` must not turn the order around.
+        Bands keep their edges, so `change` must preserve the order.
         """
         low, high = (None if edge is None else change(edge) for edge in (self.low, self.high))
         return Line(self.label, change(self.middle), low, high)
@@ -114,26 +114,26 @@ def look(index: int) -> tuple[str, Any]:
     Colours repeat after seven lines, with other styles.
     """
     cycle = index // len(COLOURS)
-    # Each turn through the colours begins with another style.
+    # Each cycle through the colours starts with another style.
     return COLOURS[index % len(COLOURS)], STYLES[(index + cycle) % len(STYLES)]
 
 
 def place(axes: Axes, label: str, index: int) -> int:
-    """Return the index of a label's look: the same on all axes of one figure.
+    """Return the index of a label's look, which is the same on all axes of one figure.
 
-    A label that the figure has not seen gets `index`, or the next one that no other label has.
+    A label that is new in the figure gets `index`, or the next unused index.
 
-    A learner has the same colour in both halves of a report, whatever else is drawn there.
+    So a learner has the same colour in both halves of a report, whatever else is drawn there.
     """
     known = _PLACES.setdefault(whole_figure(axes), {})
     if label not in known:
-        # Two players with one look could not be told apart, even if a palette ends earlier.
+        # Two players with equal looks could not be distinguished, even if the palette is used up.
         known[label] = next(i for i in count(index) if i not in known.values())
     return known[label]
 
 
 def cumulative_losses(trace: AnyTrace) -> FloatArray:
-    """Return the losses so far, shape (T,); `TypeError` for a bandit's trace, which has none."""
+    """Return the cumulative losses, shape (T,); `TypeError` for a bandit's trace."""
     if isinstance(trace, BanditTrace):
         raise TypeError("the trace of a bandit has rewards instead of losses: see plot_regret")
     return np.cumsum(trace.losses)
@@ -143,21 +143,21 @@ def player_lines(
     runs: RunReport | Comparison | Mapping[str, Runs],
     so_far: Callable[[Any], FloatArray] = cumulative_losses,
 ) -> tuple[NDArray[np.int64], list[Line]]:
-    """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
+    """Return the displayed rounds, and for every player the values of ``so_far(trace)``.
 
-    For a report these are the private learner, the one without noise, and the two comparators, by
-    the names that the report gives them.
+    For a report, the players are the private learner, the one without noise, and the two
+    comparators, with the names in the report.
 
     Parameters
     ----------
     runs : RunReport, Comparison, or mapping from label to traces
     so_far : callable
-        From a trace to a value for each round, shape (T,). Not asked of a report.
+        Takes a trace and returns a value for each round, shape (T,). Not used for a report.
 
     Returns
     -------
     (ndarray of int64, list of Line)
-        Rounds, counted from 1, and the lines at these; at most 400.
+        Displayed rounds, counted from 1, and the lines at these rounds; at most 400.
     """
     if isinstance(runs, RunReport):
         c = runs.curves
@@ -170,7 +170,7 @@ def player_lines(
             Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
         ]
     grouped = group_by_label(runs)
-    # Repetitions are compared round by round: a band over runs of two lengths is none.
+    # Repetitions are compared round by round, so a band needs runs of equal length.
     shown = sample_rounds(common_length(grouped))
     return shown, [
         Line.of(
@@ -195,7 +195,7 @@ def group_by_label(runs: Comparison | Mapping[str, Runs]) -> dict[str, Sequence[
 
 
 def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
-    """Return the number of rounds of all traces; `ValueError` if they differ, or there are none."""
+    """Return the common number of rounds of all traces; `ValueError` if there is none."""
     lengths = {len(trace) for traces in grouped.values() for trace in traces}
     if len(lengths) != 1 or 0 in lengths or not all(grouped.values()):
         raise ValueError("the traces must have the same number of rounds, at least one")
@@ -203,33 +203,33 @@ def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
 
 
 def list_traces(value: Runs) -> Sequence[AnyTrace]:
-    """Return one trace or several as a list; repeats by number are taken in their order."""
+    """Return one or several traces as a list; a mapping of runs is taken in its order."""
     if isinstance(value, Mapping):
         return list(value.values())
     return [value] if isinstance(value, (Trace, BanditTrace)) else list(value)
 
 
 def plain(text: str) -> str:
-    """Return a name as text that no typesetting reads."""
-    # matplotlib reads what is between dollar signs as a formula.
+    """Return a name as text without typesetting."""
+    # matplotlib reads text between dollar signs as a formula.
     return text.replace("$", r"\$")
 
 
 def draw(
     axes: Axes, index: int, line: Line, rounds: FloatArray | IntArray, legend: str | None = None
 ) -> None:
-    """Draw a line and its band; the legend tells its last value, if nothing else is given.
+    """Draw a line and its band; by default, the legend shows its last value.
 
     Parameters
     ----------
     axes : Axes
     index : int
-        Place in the palette, unless the label already has one in this figure.
+        Index in the palette, unless the label already has one in this figure.
     line : Line
     rounds : ndarray, shape (n,)
-        Where its values are.
+        Rounds of its values.
     legend : str, optional
-        Text behind the label.
+        Text after the label.
     """
     colour, style = look(place(axes, line.label, index))
     if line.low is not None and line.high is not None:
@@ -238,7 +238,7 @@ def draw(
         )
     axes.plot(
         rounds, line.middle, color=colour, linestyle=style, linewidth=1.8, zorder=3,
-        marker="o" if len(rounds) == 1 else None,  # one point makes no line
+        marker="o" if len(rounds) == 1 else None,  # a single point makes no line
         clip_on=len(rounds) > 1,
         label=f"{plain(line.label)}: {legend or short(float(line.middle[-1]))}",
     )  # fmt: skip
@@ -252,7 +252,7 @@ def draw_bounds(
     *,
     limit: float | None = None,
 ) -> None:
-    """Draw dashed what is proven for the last round; what lies above `limit` is only named.
+    """Draw proven bounds for the last round, dashed; those above `limit` are only in the legend.
 
     Parameters
     ----------
@@ -260,9 +260,9 @@ def draw_bounds(
     lines : sequence of Line
         Lines of the players that may have bounds.
     bounds : mapping from label to float or None
-        None: no bounds at all; a value that is None or infinite: none of this player.
+        None: no bounds at all. A value that is None or infinite: no bound for this player.
     rounds : ndarray
-        The last of which the bounds are for.
+        Displayed rounds; the bounds are for the last one.
     limit : float, optional
         Default: three times the highest line.
 
@@ -294,9 +294,9 @@ def draw_bounds(
 
 
 def mark_switches(axes: Axes, decisions: NDArray[np.int64]) -> None:
-    """Draw thin vertical lines where a sequence of experts, shape (T,), switches, if seldom.
+    """Draw thin vertical lines at the switches of a sequence of experts, shape (T,), if few.
 
-    More than 50 would hide the lines, and are not drawn.
+    More than 50 lines would hide the curves and are not drawn.
     """
     switches = np.flatnonzero(np.diff(decisions)) if decisions.ndim else np.empty(0)
     if len(switches) <= _LARGEST_MARKED:
@@ -309,14 +309,14 @@ def labelled_decades(axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    # A short axis has too few decades to be read.
+    # A short axis has too few decades for labels.
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def log_scale(axes: Axes, lines: Sequence[Line], shown: NDArray[np.bool_]) -> None:
-    """Let the values be on a logarithmic axis that shows these rounds of all lines."""
+    """Set a logarithmic value axis that shows these rounds of all lines."""
     low = min(line.middle[shown].min() for line in lines)
     axes.set_yscale("log")
     axes.set_ylim(low / 1.3, max(line.top[shown].max() for line in lines) * 1.3)
@@ -324,12 +324,12 @@ def log_scale(axes: Axes, lines: Sequence[Line], shown: NDArray[np.bool_]) -> No
 
 
 def short(value: float) -> str:
-    """Return a number for a legend: three digits, or whole with separators from a thousand on."""
+    """Return a number for a legend: three digits, or an integer with separators from 1000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
 
 
 def thousands(axis: Axis) -> None:
-    """Label an axis at five places or so, with thousands told apart."""
+    """Label an axis at about five places, with separators for thousands."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
@@ -337,8 +337,8 @@ def thousands(axis: Axis) -> None:
 
 
 def linear_rounds(axes: Axes, last: float) -> None:
-    """Let the rounds run from 0 to `last`, with thousands told apart on both axes."""
-    axes.set_xscale("linear")  # axes may have been drawn on before
+    """Set a linear axis of rounds from 0 to `last`, with separators for thousands on both axes."""
+    axes.set_xscale("linear")  # the axes may already be in use
     axes.set_yscale("linear")
     axes.set_xlim(0, last)
     thousands(axes.xaxis)
@@ -347,15 +347,15 @@ def linear_rounds(axes: Axes, last: float) -> None:
 
 
 def logarithmic_rounds(axes: Axes, last: float) -> None:
-    """Let the rounds be on a logarithmic axis that ends at `last`."""
-    # The average over a handful of rounds says nothing: the first thousandth is left out.
+    """Set a logarithmic axis of rounds that ends at `last`."""
+    # Averages over a few rounds show nothing, so the first thousandth is left out.
     axes.set_xscale("log")
     axes.set_xlim(max(1.0, last / 1000.0), max(2.0, last))
     axes.set_xlabel("round (logarithmic)")
 
 
 def bare(axes: Axes, *sides: str, grid: bool = True) -> None:
-    """Draw the grid, and take away two sides or more."""
+    """Draw the grid, and remove two or more sides."""
     if grid:
         axes.grid(True, color="#DDDDDD", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -364,7 +364,7 @@ def bare(axes: Axes, *sides: str, grid: bool = True) -> None:
 
 
 def finish(axes: Axes, label: str, title: str = "", columns: int = 2) -> Axes:
-    """Name the values, draw the grid, put the legend below; return the axes."""
+    """Label the values, draw the grid, put the legend below; return the axes."""
     axes.set_ylabel(label)
     if title:
         axes.set_title(title, loc="left", fontsize="medium")
@@ -380,15 +380,15 @@ def headline(figure: Figure, text: str) -> Figure:
 
 
 def whole_figure(axes: Axes) -> Figure:
-    """Return the figure that axes are on."""
+    """Return the figure that contains the axes."""
     figure: Figure = axes.figure.get_figure(root=True)
     return figure
 
 
 def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 1) -> FloatArray:
-    """Return how often of their rounds rows and columns were met, shape (rows, columns).
+    """Return how often each cell was hit, per run and round of its column, (rows, columns).
 
-    `columns` are those of the rounds; `places` are row * columns + column, of every run.
+    `columns` are those of the rounds; `places` are row * columns + column, for every run.
 
     Parameters
     ----------
@@ -405,17 +405,17 @@ def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 
 
 
 def shades(lightest: str) -> Colormap:
-    """Return a scale of colours from this one to the first of the palette."""
+    """Return a colour scale from this colour to the first one of the palette."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("shares", [lightest, COLOURS[0]])
 
 
 def legend_below(axes: Axes, columns: int = 2) -> None:
-    """Put the legend below the axes: nowhere else is it sure to cover no line.
+    """Put the legend below the axes, the only place where it surely covers no line.
 
-    One column, if two would be too narrow for the longest label; longer labels are wrapped. At
-    most `columns`.
+    It has one column if two would be too narrow for the longest label, and at most `columns`.
+    Longer labels are wrapped.
     """
     handles, labels = axes.get_legend_handles_labels()
     if not handles:
@@ -423,7 +423,7 @@ def legend_below(axes: Axes, columns: int = 2) -> None:
     spec = axes.get_subplotspec()
     share = 1 if spec is None else spec.get_gridspec().ncols
     width = 12.4 * float(whole_figure(axes).get_size_inches()[0]) / share  # characters side by side
-    # Five characters: the sample of the line, and the space around it.
+    # Five characters are for the sample of the line and the space around it.
     if max(len(label) for label in labels) > width / columns - 5.0:
         columns = 1
     wide = max(16, int(width / columns - 5.0))
@@ -434,12 +434,12 @@ def legend_below(axes: Axes, columns: int = 2) -> None:
 
 
 def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
-    """Return the given axes, or those of a new figure, which shows itself in a notebook."""
+    """Return the given axes, or those of a new figure, which is displayed in a notebook."""
     if ax is not None:
         return ax
     figure: Any = new_figure((5.5, height))
     axes: Any = figure.subplots()
-    # Notebooks show whatever has this method.
+    # Notebooks display every object with this method.
     axes._repr_png_ = figure._repr_png_
     return axes  # type: ignore[no-any-return]
 
@@ -463,14 +463,14 @@ def new_figure(size: tuple[float, float]) -> Figure:
         Without matplotlib: ``pip install "dpoco[plot]"``.
     """
     made = import_package("matplotlib.figure", "a figure", "plot").Figure
-    # Not through pyplot, which would keep the figure alive and pick a window system.
+    # Not through pyplot, which would keep the figure alive and choose a window system.
     figure: Any = made(figsize=size, layout="constrained", dpi=150)
     figure._repr_png_ = partial(_render_png, figure)
     return figure  # type: ignore[no-any-return]
 
 
 def _render_png(figure: Figure) -> bytes:
-    """Return the picture that a notebook shows of a figure, or of axes without other axes."""
+    """Return the picture that a notebook shows for a figure or for its axes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)
     return buffer.getvalue()

@@ -1,7 +1,7 @@
-"""A page that shows releases: one self-contained HTML file, without scripts.
+"""A page that shows releases: a self-contained HTML file without scripts.
 
-Charts are drawings in the file itself, with the table of their numbers behind each, so that the
-page can be read without a network and by a screen reader.
+Charts are drawings in the file itself, each followed by the table of its numbers, so that the page
+can be read without a network and by a screen reader.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class _Point(NamedTuple):
     Attributes
     ----------
     when : str
-        Begin of the interval, or its number.
+        Beginning of the interval, or its number.
     value : float or None
-        None where the noise hides it.
+        None if the noise hides it.
     low, high : float
         Ends of its band, in the unit of the statistic.
     """
@@ -90,9 +90,9 @@ def draw_page(
 
     Notes
     -----
-    Everything on the page is post-processing of releases: to publish it costs no privacy. Names
-    are escaped, so that groups and labels of a stream cannot become markup. O(number of cells)
-    in time and size; colours follow the reader's dark or light scheme.
+    Everything on the page is post-processing of releases, so publishing it costs no privacy. Names
+    are escaped, so groups and labels of a stream cannot become markup. O(number of cells) in time
+    and size. The colours follow the reader's dark or light scheme.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def draw_page(
             key = (cell["statistic"], cell["view"], cell["group"], cell["label"])
             point = _Point(_when(release), cell["value"], cell["low"], cell["high"])
             series.setdefault(key, []).append(point)
-    # All bands of a page have one level, for one sentence says what they are.
+    # All bands of a page have the same level, because one sentence explains them.
     level = float(last.get("level", 0.95))
     body = [f"<h1>{escape(title)}</h1>", _latest(last, series)]
     if guarantee is not None:
@@ -137,19 +137,19 @@ def _when(release: Fields) -> str:
 
 
 def _name(key: Series) -> str:
-    """Return group, label and view in words, whatever of them there is."""
+    """Return group, label and view in words, as far as they exist."""
     _, view, group, label = key
     return ", ".join(part for part in (group, label, view) if part)
 
 
 def _latest(release: Fields, series: Mapping[Series, Sequence[_Point]]) -> str:
-    """Return the numbers of the last release in large figures, a card for each statistic."""
+    """Return the numbers of the last release in large digits, with a card for each statistic."""
     if not release:
         return "<p>No interval has ended yet.</p>"
     cards = []
     names = list(dict.fromkeys(key[0] for key in series))
     pairs = dict.fromkeys(key[:2] for key in series)
-    # The statistics in the order of the releases, and the views of each together.
+    # Statistics in the order of the releases, with the views of each statistic together.
     for statistic, view in sorted(pairs, key=lambda pair: names.index(pair[0])):
         items = "".join(
             f"<li><span>{escape(', '.join(filter(None, key[2:])) or view)}</span>"
@@ -166,7 +166,7 @@ def _latest(release: Fields, series: Mapping[Series, Sequence[_Point]]) -> str:
 
 
 def _promise(guarantee: Guarantee, level: float) -> str:
-    """Return what is protected, and what the bands are."""
+    """Return the text about what is protected and what the bands are."""
     said = escape(str(guarantee))
     return (
         f"<p>These numbers are differentially private (epsilon = {guarantee.epsilon:.6g}, delta = "
@@ -183,14 +183,14 @@ def _chart(key: Series, points: Sequence[_Point], level: float) -> str:
     drawing = "<p>The noise hides all values so far.</p>"
     if known:
         drawing = _drawing(f"{key[0]}, {_name(key)}", points)
-    # The table has the unknown values as well, which the chart leaves out.
+    # The table also contains the unknown values, which the chart leaves out.
     rows = "".join(
         f"<tr><th scope='row'>{escape(p.when)}</th><td>{_format(p)}</td>"
         f"<td>{_round(p.low, p)}</td><td>{_round(p.high, p)}</td></tr>"
         for p in points
     )
     return (
-        # The table can be focused (`tabindex`), so that a keyboard scrolls it.
+        # The table can get the focus (`tabindex`), so that it can be scrolled with a keyboard.
         f"<figure><figcaption>{name}</figcaption>{drawing}"
         f"<details><summary>Table of {escape(key[0])}, {name}</summary>"
         "<div class='scroll' tabindex='0'><table><thead><tr><th scope='col'>begin</th>"
@@ -201,14 +201,14 @@ def _chart(key: Series, points: Sequence[_Point], level: float) -> str:
 
 
 def _share(level: float) -> str:
-    """Return a probability in percent, with all its digits: 99.9 % is not 100 %."""
+    """Return a probability in percent with all its digits: 99.9 % is not 100 %."""
     return f"{100.0 * level:.10g}%"
 
 
 def _round(number: float, point: _Point) -> str:
-    """Return a number with the digits that the noise of a point leaves.
+    """Return a number with the digits that the noise of a point allows.
 
-    Two digits of half the band's width: more would be digits of the noise.
+    It has two digits of half the band's width, because more digits would be noise.
     """
     width = 0.5 * (point.high - point.low)
     digits = max(0, 1 - math.floor(math.log10(width))) if width > 0.0 else 3
@@ -228,9 +228,9 @@ def _format_band(point: _Point) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between two ends, two to five of them.
+    """Return two to five round numbers between two ends.
 
-    Multiples of 1, 2 or 5 times a power of ten.
+    They are multiples of 1, 2 or 5 times a power of ten.
     """
     raw = (high - low) / 3.0
     unit = 10.0 ** math.floor(math.log10(raw))
@@ -239,19 +239,19 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _drawing(name: str, points: Sequence[_Point]) -> str:
-    """Return a chart as SVG, with its content in words for a screen reader.
+    """Return a chart as SVG, with a description of its content for a screen reader.
 
     Parameters
     ----------
     name : str
         Name of the series.
     points : sequence of _Point
-        In order; at least one has a value.
+        Points in order; at least one has a value.
     """
     known = [(i, p) for i, p in enumerate(points) if p.value is not None]
     low = min(p.low for _, p in known)
     high = max(p.high for _, p in known)
-    # A band without height would divide by zero.
+    # A band without height would cause a division by zero.
     if not high > low:
         low, high = low - 0.5, high + 0.5
     inner = _HEIGHT - _BOTTOM - _TOP
@@ -277,7 +277,7 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
         line = " ".join(place(i, p.value) for i, p in part if p.value is not None)
         parts.append(f'<polygon class="band" points="{" ".join(ends)}"/>')
         parts.append(f'<polyline class="line" points="{line}"/>')
-        if len(part) == 1:  # a line of one point is not seen
+        if len(part) == 1:  # a line through one point would be invisible
             x, y = line.split(",")
             top, foot = (each.split(",")[1] for each in ends)
             parts.append(f'<path class="alone" d="M{x},{top}V{foot}"/>')
@@ -299,7 +299,7 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
 
 
 def _runs(known: Sequence[tuple[int, _Point]]) -> list[list[tuple[int, _Point]]]:
-    """Return points in runs without gaps: a line does not cross unknown values."""
+    """Return points in runs without gaps, because a line must not cross unknown values."""
     runs: list[list[tuple[int, _Point]]] = []
     for i, point in known:
         if runs and runs[-1][-1][0] == i - 1:

@@ -26,7 +26,7 @@ Points = list[tuple[float, float]]
 
 _SMALLEST, _PURE = 1e-20, 1e-5
 _POINTS = 120
-_REACH = 1.5  # the largest stated epsilon fills two thirds of the figure
+_REACH = 1.5  # the largest stated epsilon is at two thirds of the width
 
 
 def plot_privacy(
@@ -35,13 +35,13 @@ def plot_privacy(
     largest_epsilon: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw delta as a function of epsilon: everything that guarantees state.
+    """Draw delta as a function of epsilon, from everything that guarantees state.
 
     Parameters
     ----------
     guarantees : Guarantee, or mapping from label to Guarantee
-        For example ``learner.guarantee``. Where Gaussian or zero-concentrated privacy or a profile
-        is known, the curve is that of the release; a bare pair (epsilon, delta) is a step.
+        For example ``learner.guarantee``. If Gaussian or zero-concentrated privacy or a profile is
+        known, the curve is that of the release; a pair (epsilon, delta) without these is a step.
     largest_epsilon : float, optional
         Right end of the figure; default: one and a half times the largest stated epsilon.
     ax : matplotlib Axes, optional
@@ -50,8 +50,8 @@ def plot_privacy(
     Returns
     -------
     Axes
-        The delta axis is logarithmic. A disc is the pair that a guarantee states; a hollow diamond
-        is the pair that its calibration claims by its own argument. Points at delta = 0 lie on the
+        The delta axis is logarithmic. A disc is the pair stated by a guarantee; a hollow diamond is
+        the pair that its calibration claims by its own argument. Points at delta = 0 are on the
         lower edge.
 
     Raises
@@ -63,7 +63,7 @@ def plot_privacy(
 
     Notes
     -----
-    Equal curves mean equal protection only for the same change, view and unit. If these differ
+    Equal curves only mean equal protection for the same change, view and unit. If these differ
     between the guarantees, the legend shows them.
     """
     named = {"": guarantees} if isinstance(guarantees, Guarantee) else dict(guarantees)
@@ -74,14 +74,14 @@ def plot_privacy(
             raise TypeError(f"guarantees must be of Guarantee; got {type(one).__name__}")
     if largest_epsilon is None:
         reach = _REACH * max([one.epsilon for one in named.values() if one.private], default=1.0)
-        # With epsilon 0 alone the axis would have no length.
+        # If all epsilons are 0, the axis would have no length.
         reach = max(reach, 1e-3)
     else:
         reach = positive_float("largest_epsilon", largest_epsilon)
     stated = [one.delta for one in named.values() if one.private and one.delta > 0.0]
-    # The discs of stated deltas lie a decade above the edge.
+    # The discs of stated deltas are a decade above the edge.
     lowest = lower_edge(0.1 * delta for delta in [*stated, _PURE])
-    below = 1e-3 * lowest  # off the figure: where delta is 0
+    below = 1e-3 * lowest  # outside of the figure, for delta = 0
     parts = {(one.change, one.view, one.unit) for one in named.values() if one.private}
     axes = drawing.axes_for(ax)
     for index, (name, one) in enumerate(named.items()):
@@ -109,7 +109,7 @@ def plot_privacy(
 def _finish_curves(
     axes: Axes, reach: float, lowest: float, title: str = "", columns: int = 2
 ) -> Axes:
-    """Finish axes of delta against epsilon: up to `reach`, and down to `lowest`."""
+    """Finish axes of delta against epsilon, up to `reach` and down to `lowest`."""
     axes.set_xlim(0.0, reach)
     axes.set_yscale("log")
     axes.set_ylim(lowest, 1.3)
@@ -119,16 +119,16 @@ def _finish_curves(
 
 def _curve(one: Guarantee, reach: float) -> Points:
     """Return points of delta(epsilon), with both sides of the step at the stated epsilon."""
-    # Every point asks the exact accountant: no more than look smooth.
+    # Every point uses the exact accountant, so there are only as many as a smooth curve needs.
     grid = np.linspace(0.0, reach, _POINTS)
     if one.private and one.epsilon <= reach:
-        # A bare pair is a step, which a grid could miss or draw as a slope.
+        # A pair without a curve is a step, which a grid could miss or draw as a slope.
         grid = np.union1d(grid, [one.epsilon * (1.0 - 1e-9), one.epsilon])
     return [(float(epsilon), one.delta_at(float(epsilon))) for epsilon in grid]
 
 
 def _label(name: str, one: Guarantee, *, told: bool) -> str:
-    """Return what the legend says of a guarantee; its unit as well, if `told`."""
+    """Return the legend text of a guarantee; with its unit if `told`."""
     if not one.private:
         return f"{name}: no privacy" if name else "no privacy"
     text = f"epsilon = {drawing.short(one.epsilon)}, delta = {one.delta:.3g}"
@@ -140,13 +140,13 @@ def _label(name: str, one: Guarantee, *, told: bool) -> str:
 
 
 def lower_edge(deltas: Iterable[float]) -> float:
-    """Return the power of ten below what is to be shown, within reason.
+    """Return the power of ten below the displayed deltas, within limits.
 
-    0.01 at most, so that a figure of pure guarantees has an axis as well; deltas below 1e-20
-    are not shown.
+    It is at most 0.01, so that a figure of pure guarantees also has an axis. Deltas below 1e-20 are
+    not shown.
     """
     shown = [delta for delta in deltas if delta >= _SMALLEST]
-    # A delta that is a power of ten lies above the edge, not on it.
+    # A delta that is a power of ten should be above the edge and not on it.
     return float(10.0 ** math.floor(math.log10(min([*shown, 1e-2])) - 1e-9))
 
 
@@ -155,7 +155,7 @@ def _columns(points: Iterable[tuple[float, float]]) -> FloatArray:
     return np.reshape(list(points), (-1, 2)).T
 
 
-# Attack: what its line is called, index of colour and style, marker.
+# For each attack: name of its line, index of colour and style, marker.
 _LOOKS = {
     "likelihood": ("likelihood audit, at least", 1, 1, "o"),
     "black box": ("black-box audit, at least", 2, 2, "s"),
@@ -163,11 +163,11 @@ _LOOKS = {
 
 
 def plot_audit(report: AuditReport, *, ax: Axes | None = None) -> Axes:
-    """Draw delta as a function of epsilon: the claimed curve, and what the attacks prove.
+    """Draw delta as a function of epsilon: the claimed curve, and the bounds from the attacks.
 
     Every point of an attack's curve is a lower bound with the report's confidence. A point above
-    the claimed curve refutes the claim. The gap below the claimed curve is what these attacks leave
-    open.
+    the claimed curve refutes the claim. These attacks show nothing about the gap below the claimed
+    curve.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def plot_audit(report: AuditReport, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        The delta axis is logarithmic: points at delta = 0 are not shown.
+        The delta axis is logarithmic, so points at delta = 0 are not shown.
 
     Raises
     ------
@@ -238,27 +238,27 @@ def plot_noise(
     per_round: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the standard deviation of the noise in each round's release. Public: no data enter.
+    """Draw the standard deviation of the noise in each round's release. Public: it uses no data.
 
     Parameters
     ----------
     sources : mapping from label to learner, mechanism or callable
-        A continual sum, a learner that releases from one or tilts its losses once; or a function
+        A continual sum, or a learner that releases from one or tilts its losses once; or a function
         from rounds, shape (n,), to standard deviations, shape (n,). Others are refused.
     rounds : int, optional
         Number of rounds to show; default and maximum: the shortest horizon of the sources.
     per_round : bool, default False
-        Divide by the number of the round: the noise in the mean instead of that in the sum.
+        Divide by the number of the round, which gives the noise in the mean instead of the sum.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
     Returns
     -------
     Axes
-        Both axes are logarithmic. The legend shows the largest noise, or for means the last. The
-        noise is that of one coordinate of the sum, in the units of what is summed: compare sources
-        that sum the same quantity. Lines are the root mean square of neighbouring rounds; where
-        these differ much, as for "tree", a band shows their range.
+        Both axes are logarithmic. The legend shows the largest noise, or for means the last one.
+        The noise is that of one coordinate of the sum, in its units, so compare sources that sum
+        the same quantity. Lines are the root mean square of neighbouring rounds. If these differ
+        much, as for "tree", a band shows their range.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def plot_noise(
         Without matplotlib.
     ValueError, TypeError
         If there are no sources, if one of them is of another kind or has no noise, or if `rounds`
-        is missing although needed, or beyond a horizon.
+        is needed but missing, or exceeds a horizon.
 
     Notes
     -----
@@ -284,7 +284,7 @@ def plot_noise(
     shown = sample_rounds(length)
     starts = np.unique(np.searchsorted(shown, np.geomspace(1, length, _COLUMNS)))
     stops = np.append(starts[1:], len(shown))
-    # Geometric middles, for an axis in logarithms.
+    # Geometric means, for a logarithmic axis.
     centres = np.sqrt(shown[starts] * shown[stops - 1].astype(np.float64))
     axes = drawing.axes_for(ax)
     for index, (name, source) in enumerate(sources.items()):
@@ -296,7 +296,7 @@ def plot_noise(
             if per_round
             else f"at most {drawing.short(float(values.max()))}"
         )
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis cannot show 0.
         values = np.where(values > 0.0, values, np.nan)
         groups = [values[a:b] for a, b in zip(starts, stops, strict=True)]
         middle = np.array([np.sqrt(np.mean(group**2)) for group in groups])
@@ -306,7 +306,7 @@ def plot_noise(
         )
         drawing.draw(axes, index, line, centres, told)
     drawing.logarithmic_rounds(axes, length)
-    axes.set_xlim(1.0, max(2.0, float(length)))  # here the first rounds do say something
+    axes.set_xlim(1.0, max(2.0, float(length)))  # the first rounds are informative here
     axes.set_yscale("log")
     drawing.labelled_decades(axes.yaxis)
     what = "mean" if per_round else "sum"
@@ -319,19 +319,19 @@ def deviations(source: object, rounds: IntArray) -> FloatArray:
     Parameters
     ----------
     source : object
-        As for `plot_noise`.
+        See `plot_noise`.
     rounds : ndarray of int, shape (n,)
         Counted from 1.
 
     Raises
     ------
     ValueError, TypeError
-        For a function with a result of another shape, and for what has no noise round by round.
+        If a function's result has another shape, and for objects without noise per round.
     """
     p = getattr(source, "plan", source)
     total = p.mechanism if isinstance(p, Plan) else None
     if isinstance(total, GaussianSum) and total.growth is None:
-        at = np.minimum(rounds // total.batch, total.pushes)  # some leave out the last round
+        at = np.minimum(rounds // total.batch, total.pushes)  # some do not use the last round
         found = np.zeros(len(rounds))
         if total.scale > 0.0:
             found[at > 0] = np.sqrt(sum_release.variance(total, at[at > 0]))
@@ -349,6 +349,6 @@ def deviations(source: object, rounds: IntArray) -> FloatArray:
 
 
 def _horizon(source: object) -> int | None:
-    """Return the rounds of a source; None where it has none, as a function."""
+    """Return the number of rounds of a source; None if it has none, such as a function."""
     horizon = getattr(source, "horizon", None)
     return None if horizon is None or not math.isfinite(horizon) else int(horizon)

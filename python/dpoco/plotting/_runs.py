@@ -1,4 +1,4 @@
-"""Runs over the rounds: losses, regret, who was played when, switches, windows of a stream."""
+"""Runs over the rounds: losses, regret, decisions, switches, windows of a stream."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _COLUMNS = 400
 def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
     """Draw the average loss so far, over the rounds.
 
-    For a report the average is over the rounds whose data are present; for traces it is over all
-    rounds, where empty ones lose nothing.
+    For a report, the average is over the rounds whose data are present. For traces it is over all
+    rounds, where empty rounds lose nothing.
 
     Parameters
     ----------
     runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
-        Repetitions are shown as their median in a band from the smallest to the largest.
+        Repetitions are shown as their median with a band from the smallest to the largest value.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -56,7 +56,7 @@ def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | N
     """
     rounds, lines = drawing.player_lines(runs)
     counted = np.array(runs.curves.counted) if isinstance(runs, RunReport) else rounds
-    # No round may count yet, at the beginning.
+    # At the beginning, there may be no counted round.
     lines = [line.map(lambda values: values / np.maximum(counted, 1)) for line in lines]
     axes = drawing.axes_for(ax)
     for index, line in enumerate(lines):
@@ -67,7 +67,7 @@ def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | N
         drawing.log_scale(axes, lines, shown)
     what = "loss"
     if isinstance(runs, RunReport) and runs.domain.get("type") == "policies":
-        what = f"of {runs.loss['reward_range'][1]:g} - reward"  # what a bandit's reward misses
+        what = f"of {runs.loss['reward_range'][1]:g} - reward"  # the loss of a bandit
     return drawing.finish(axes, f"average {what} so far")
 
 
@@ -79,24 +79,24 @@ def plot_regret(
     per_round: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the regret so far: total loss minus that of a comparator.
+    """Draw the cumulative regret: total loss minus that of a comparator.
 
     Parameters
     ----------
     runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
-        As in `plot_loss`; traces of bandits as well.
+        See `plot_loss`; traces of bandits are also allowed.
     comparator : array_like of shape (d,), FixedDecision, BestSequence, or callable
         Comparator of the traces: anything that ``trace.regret`` takes, or a function of a trace
-        that returns its regret so far, shape (T,). A report has its own: the best fixed decision,
-        the best expert, or a linear policy. So has a comparison with a result of
+        that returns its cumulative regret, shape (T,). A report has its own comparator: the best
+        fixed decision, the best expert, or a linear policy. So does a comparison with a result of
         `dpoco.evaluation.best_fixed_decision` or `best_expert`. Thin vertical lines mark the
         switches of a `BestSequence`, if they are few.
     bounds : mapping from label to float, optional
         Bounds on the expected regret of the whole run: dashed, with a triangle at the last round,
-        which they are for. A bound far above the lines appears only in the legend; None is no
+        for which they hold. A bound far above the lines appears only in the legend; None is no
         bound. With `per_round`, bounds on the regret per round.
     per_round : bool, default False
-        Divide by the number of rounds so far, which are then on a logarithmic axis.
+        Divide by the number of rounds so far, on a logarithmic axis of rounds.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -113,18 +113,18 @@ def plot_regret(
         there are none, or for a bound of an unknown player.
     """
     if comparator is None and isinstance(runs, Comparison):
-        comparator = runs.comparator.get("decision")  # that the comparison was made with
+        comparator = runs.comparator.get("decision")  # the comparison's own comparator
     if isinstance(runs, RunReport) != (comparator is None):
         raise ValueError("comparator belongs to traces; a report has its own")
     compared, places = drawing.BEST_FIXED, None
     if isinstance(runs, RunReport):
         rounds, lines = drawing.player_lines(runs)
-        # Medians and ranges may be shifted: regret shifts all runs of a report by the same numbers.
+        # Medians and ranges may be shifted, because regret shifts all runs of a report equally.
         baseline = np.array(runs.curves.best_fixed)
         # The third line is the comparator, whose regret is 0.
         compared = lines.pop(2).label
         lines = [line.map(lambda values: values - baseline) for line in lines]
-        places = (0, 1, 3)  # the colours they have in `plot_loss`
+        places = (0, 1, 3)  # their colours in `plot_loss`
     else:
         rounds, lines = drawing.player_lines(runs, _regret_against(comparator))
     axes, limit = drawing.axes_for(ax), None
@@ -150,23 +150,23 @@ def plot_regret(
 
 
 def _early_range(lines: Sequence[Line], rounds: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the range of values that shows all lines but in the first thousandth of the rounds.
+    """Return the range of values that shows all lines after the first thousandth of the rounds.
 
-    Early regrets per round are as large as the losses, whatever comes later.
+    Early regrets per round are as large as the losses, whatever follows.
     """
     middles = [line.middle[rounds >= rounds[-1] / 1000.0] for line in lines]
     top = max(*(middle.max() for middle in middles), 0.0)
     low = min(*(middle.min() for middle in middles), 0.0)
-    # A regret of 0 throughout would leave an axis without height.
+    # A regret that is always 0 would give an axis without height.
     top = top if top - low > 1e-9 else low + 1.0
     return low - 0.05 * (top - low), top + 0.15 * (top - low)
 
 
 def _regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
-    """Return the function from a trace to its regret so far, shape (T,)."""
+    """Return the function from a trace to its cumulative regret, shape (T,)."""
 
     def so_far(trace: Any) -> FloatArray:
-        """Return the regret of a trace, checked if it comes from a caller's function."""
+        """Return the regret of a trace; the result of a caller's function is checked."""
         if not callable(comparator):
             return np.asarray(trace.regret(comparator), np.float64)
         values = np.asarray(comparator(trace), np.float64)
@@ -224,12 +224,12 @@ def plot_decisions(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw which expert was played when: one row per expert, with time to the right.
+    """Draw which expert was played in each round: one row per expert, with time to the right.
 
     Parameters
     ----------
     runs : ExpertTrace or sequence of ExpertTraces
-        The shade is darker the more of these rounds (and of these runs) the expert was played in.
+        The shade is darker if the expert was played in more of these rounds (and of these runs).
     comparator : BestSequence or array_like of int, optional
         A sequence to show as broad bands in the background: one expert, or one for each round.
     names : sequence of str, optional
@@ -246,12 +246,12 @@ def plot_decisions(
     ImportError
         Without matplotlib.
     ValueError, TypeError
-        If traces differ in length or there are none, or if the comparator has another length or
+        If traces differ in length or there are none, if the comparator has another length, or if
         there are too few names.
 
     Notes
     -----
-    Rows are drawn for the experts up to the last one named, played or compared with.
+    There are rows for the experts up to the last one that is named, played or in the comparator.
     """
     traces: Sequence[Any] = drawing.list_traces(runs)
     length = drawing.common_length({"": traces})
@@ -262,7 +262,7 @@ def plot_decisions(
             raise ValueError(f"comparator must have shape () or ({length},); got {given.shape}")
         behind = np.broadcast_to(given, (length,))
     played = [trace.decisions.astype(np.int64) for trace in traces]
-    # A trace does not say how many experts there were.
+    # A trace does not contain the number of experts.
     largest = max(int(row.max()) for row in [*played, *([] if behind is None else [behind])])
     if names is not None and len(names) <= largest:
         raise ValueError(f"names must have at least {largest + 1} entries; got {len(names)}")
@@ -284,7 +284,7 @@ def plot_decisions(
 
 
 def _timeline(axes: Axes, length: int, *sides: str) -> None:
-    """Let the rounds run to the right, without a grid and without these sides."""
+    """Set an axis of rounds to the right, without a grid and without these sides."""
     axes.set_xlim(0, length)
     drawing.thousands(axes.xaxis)
     axes.set_xlabel("round")
@@ -300,7 +300,7 @@ def _expert_sequence(comparator: object) -> IntArray:
 
 
 def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: int) -> None:
-    """Draw bars that are the darker, the more often an expert was played in these rounds.
+    """Draw bars that are darker if an expert was played more often in these rounds.
 
     Parameters
     ----------
@@ -308,20 +308,20 @@ def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: i
     played : sequence of ndarray of int, shape (T,)
         Decisions of every run.
     experts, length : int
-        Rows, and rounds.
+        Numbers of rows and of rounds.
     """
     column, columns = _round_columns(length)
     shares = drawing.density(
         column, [decisions * columns + column for decisions in played], experts
     )
-    # Between the bars, and where no one played, the bands behind show through.
+    # The bands in the background are visible between the bars and where nobody played.
     rows = np.full((2 * experts - 1, columns), np.nan)
     rows[::2] = np.where(shares > 0.0, shares, np.nan)
     edges = (np.arange(experts)[:, None] + [-0.22, 0.22]).ravel()
     starts = np.searchsorted(column, np.arange(columns + 1)).astype(np.float64)
     axes.pcolormesh(
         starts, edges, np.ma.masked_invalid(rows), cmap=drawing.shades("#DCEBF5"), vmin=0.0,
-        vmax=1.0, zorder=3, rasterized=True,  # or a vector file has a path for every cell
+        vmax=1.0, zorder=3, rasterized=True,  # otherwise a vector file has a path for every cell
     )  # fmt: skip
 
 
@@ -335,7 +335,7 @@ def _draw_behind(axes: Axes, sequence: IntArray) -> None:
         )
 
 
-_FEW = 100  # switches a run that are drawn one by one
+_FEW = 100  # largest number of switches per run to draw one by one
 _RUNS = 20
 _NAME = 28
 
@@ -349,7 +349,7 @@ def plot_switches(
     ----------
     runs : mapping from label to Trace or sequence of Traces
         Few switches are ticks, with a line for every run (up to twenty). Many switches are shades,
-        darker the more of the rounds had a switch: the square root of their share, relative to the
+        darker if more of the rounds had a switch: the square root of their share, relative to the
         densest rounds of the figure.
     comparator : BestSequence or array_like of int, shape (T,), optional
         A sequence whose switches are marked by thin vertical lines, if they are few.
@@ -359,7 +359,7 @@ def plot_switches(
     Returns
     -------
     Axes
-        The number at the right is the median of the switches of a run.
+        The number at the right is the median number of switches of a run.
 
     Raises
     ------
@@ -372,7 +372,7 @@ def plot_switches(
     grouped = drawing.group_by_label(runs)
     length = drawing.common_length(grouped)
     axes = drawing.axes_for(ax, height=1.0 + 0.7 * len(grouped))
-    # Many ticks would be a black bar: crowded players are drawn as shades.
+    # Many ticks would form a black bar, so crowded players are drawn as shades.
     counts = {label: [len(trace.switches) for trace in traces] for label, traces in grouped.items()}
     crowded = [label for label, count in counts.items() if max(count) > _FEW]
     column, _ = _round_columns(length)
@@ -403,7 +403,7 @@ def plot_switches(
 
 
 def _round_columns(length: int) -> tuple[IntArray, int]:
-    """Return the column of every round, and how many there are."""
+    """Return the column of every round, and the number of columns."""
     columns = min(length, _COLUMNS)
     return np.arange(length) * columns // length, columns
 
@@ -412,7 +412,7 @@ def _draw_row(axes: Axes, row: int, shares: FloatArray, densest: float, length: 
     """Draw the shares of rounds with a switch as shades along a row."""
     from matplotlib.colors import PowerNorm
 
-    # One scale for all rows, so one colour: the players are told apart by their rows.
+    # All rows have one scale and one colour, because rows already distinguish the players.
     edges = np.linspace(0.0, length, shares.shape[1] + 1)
     axes.pcolormesh(
         edges, [row - 0.35, row + 0.35], shares, cmap=drawing.shades("#FFFFFF"),
@@ -421,9 +421,9 @@ def _draw_row(axes: Axes, row: int, shares: FloatArray, densest: float, length: 
 
 
 def _draw_ticks(axes: Axes, row: int, traces: Sequence[Any]) -> None:
-    """Draw a tick for every switch; runs one below the other, up to twenty."""
+    """Draw a tick for every switch, with up to twenty runs below each other."""
     shown = traces[:_RUNS]
-    # Rows are 0.7 high, so that neighbours stay apart.
+    # Rows are 0.7 high, so that neighbouring rows are separate.
     height = 0.7 / len(shown)
     for index, trace in enumerate(shown):
         low = row - 0.35 + index * height
@@ -439,13 +439,13 @@ def plot_prequential(
     measure: str = "loss",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a measure of decisions on the records that came next, window by window.
+    """Draw a measure of decisions on the records that followed, window by window.
 
     Parameters
     ----------
     results : mapping from label to PrequentialResult or sequence of them
-        From `dpoco.evaluation.prequential`; repetitions are shown as their median in a band from
-        the smallest to the largest.
+        From `dpoco.evaluation.prequential`. Repetitions are shown as their median with a band from
+        the smallest to the largest value.
     measure : str, default "loss"
         A measure that all results have.
     ax : matplotlib Axes, optional
@@ -461,7 +461,7 @@ def plot_prequential(
     ImportError
         Without matplotlib.
     ValueError
-        If there are no results, they differ in their windows, or lack the measure.
+        If there are no results, or if they differ in their windows or lack the measure.
     """
     grouped = {
         label: [value] if isinstance(value, PrequentialResult) else list(value)

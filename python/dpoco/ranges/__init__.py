@@ -1,7 +1,7 @@
-"""Private ranges of columns whose ranges are unknown, found from the first records of a stream.
+"""Private ranges of columns with unknown ranges, found from the first records of a stream.
 
-A `RangeFinder` gets the first records and nothing else sees them; the learner gets all later ones,
-scaled by what was found. The estimators of `dpoco.adapters` do this by themselves with
+A `RangeFinder` gets the first records, which nothing else uses. The learner gets all later ones,
+scaled with the ranges found. The estimators of `dpoco.adapters` do this automatically with
 ``ranges="private"``. Proof: ``docs/privacy/ranges.md``.
 """
 

@@ -1,4 +1,4 @@
-"""The search for ranges: what the first records of a stream are for."""
+"""The search for ranges, which uses the first records of a stream."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ from dpoco.ranges.bins import (
 
 @dataclass(frozen=True)
 class FoundRanges:
-    """Middles and half-widths of the ranges of columns. They are released: free to use and publish.
+    """Middles and half-widths of the ranges of columns. They are released and may be published.
 
     Attributes
     ----------
     middle, half_width : tuple of float
-        One of each a column, in its units. A half-width of 0 switches a column off: too few of its
-        values were present.
+        One value per column, in its units. A half-width of 0 switches a column off, because too few
+        of its values were present.
     """
 
     middle: tuple[float, ...]
     half_width: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse ranges that no search finds, as a file may hold them."""
+        """Raise for ranges that no search finds, because a file may contain them."""
         if len(self.middle) != len(self.half_width) or not self.middle:
             raise ValueError("ranges need a middle and a half-width for each column")
         if not all(map(math.isfinite, (*self.middle, *self.half_width))):
@@ -80,13 +80,13 @@ class FoundRanges:
 
     @property
     def length(self) -> float:
-        """Length of a record, in half-widths, from which on it is shortened: sqrt(d) / 2."""
+        """Length of a record, in half-widths, above which it is shortened: sqrt(d) / 2."""
         return 0.5 * math.sqrt(self.columns)
 
     def clip(self, records: ArrayLike) -> FloatArray:
         """Return records in half-widths from the middles, within [-1, 1], shape (n, d).
 
-        Numbers that are missing or not finite, and columns that are off, become 0.
+        Numbers that are missing or not finite, and columns that are switched off, become 0.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class FoundRanges:
         return np.where(np.isfinite(rows) & on, scaled, 0.0)
 
     def scale(self, records: ArrayLike) -> FloatArray:
-        """Return records in the ball of radius 1: clipped, and divided by `length` or their own.
+        """Return records in the ball of radius 1: clipped, and divided by `length` or their length.
 
         Parameters
         ----------
@@ -116,16 +116,17 @@ class FoundRanges:
         Returns
         -------
         ndarray of float64, shape (n, d)
-            Records of Euclidean length at most 1, as learners with ``feature_bound=1.0`` take them.
+            Records of Euclidean length at most 1, as required by learners with
+            ``feature_bound=1.0``.
 
         Raises
         ------
         ValueError, TypeError
-            As `clip`.
+            See `clip`.
         """
         rows = self.clip(records)
         squares = np.zeros(len(rows))
-        for column in rows.T:  # in one order on every machine
+        for column in rows.T:  # in the same order on every machine
             squares += column * column
         return np.asarray(rows / np.maximum(np.sqrt(squares), self.length)[:, None])
 
@@ -146,17 +147,17 @@ class FoundRanges:
 
 Centre = Literal["median", "zero"] | Sequence[float | None]
 
-_NEVER = -1e300  # the score of an empty run of candidates
-# A search may have one of so many rounds: the others are for the learner, whose regret it delays.
+_NEVER = -1e300  # score of an empty run of candidates
+# A search may use one tenth of the rounds. The others are for the learner, whose regret it delays.
 _TENTH = 10
 
 
 class RangeFinder(Stateful):
-    """Ranges of columns from the first records of a stream, under a guarantee.
+    """Ranges of columns from the first records of a stream, with a guarantee.
 
     The finder draws a noisy median of every column from four tenths of its records, and noisy
-    quantiles about it from the others. No record of it may reach the learner behind, and none of
-    the learner's may reach it: then single rounds are protected by the larger of both guarantees
+    quantiles around it from the others. Its records must not reach the learner, nor the learner's
+    records the finder. Then single rounds are protected by the weaker of the two guarantees
     (`dpoco.accounting.ranges.behind_ranges`).
 
     Parameters
@@ -164,23 +165,23 @@ class RangeFinder(Stateful):
     columns : int
         Number d of columns whose ranges are searched.
     budget : Budget or None
-        Guarantee of the ranges; None adds no noise and gives no guarantee. This and all following
+        Budget of the ranges; None adds no noise and gives no guarantee. This and all following
         arguments are keyword-only.
     horizon : int or None
-        Rounds of the whole stream, those of the finder included; at most a tenth of them are for
-        the finder. None: unknown.
+        Rounds of the whole stream, including those of the finder, which are at most a tenth. None:
+        unknown.
     records : int, optional
-        Rounds of the finder. Default: as few as the noise allows, at least 500. About 2,000 are
-        best for ten columns and up to 100,000 rounds.
+        Rounds of the finder. Default: as few as the noise allows, at least 500. About 2,000 rounds
+        are best for ten columns and up to 100,000 rounds.
     centre : {"median", "zero"} or sequence of float or None
-        "zero": no column is far from 0 compared with its spread, which must be known in advance;
-        then there is no search for medians, which takes the most records. A sequence has a public
-        centre for each column, and None for those whose median is searched.
+        "zero": no column is far from 0 compared with its spread, which must be known in advance.
+        Then there is no search for medians, which needs the most records. A sequence has a public
+        centre for each column, or None for columns whose median is searched.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one record, which is replaced or emptied.
     participation : Participation, optional
-        How often one person may come. The budget then covers all of them; if it is enforced,
-        `observe` and `run` take persons.
+        How often one person may come. The budget then covers all rounds of a person; if the rule is
+        enforced, `observe` and `run` take persons.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the counts.
     plan : Plan, optional
@@ -191,13 +192,13 @@ class RangeFinder(Stateful):
     Raises
     ------
     ValueError
-        If the finder needs more records than it may have: this depends on public sizes only.
+        If the finder needs more records than it may use. This depends on public sizes only.
 
     Notes
     -----
-    A range aims at the quantiles .1 and .9, which noise hides best and with which private linear
-    models learn more than with the full range. A missing value counts nowhere. Memory: 2 d numbers
-    a record of the medians, and 259 d counts. Proof: ``docs/privacy/ranges.md``.
+    A range aims at the quantiles .1 and .9. Noise hides these best, and private linear models learn
+    more with them than with the full range. A missing value is not counted. Memory: 2 d numbers per
+    record for the medians, and 259 d counts. Proof: ``docs/privacy/ranges.md``.
 
     Examples
     --------
@@ -215,7 +216,7 @@ class RangeFinder(Stateful):
 
     _mechanism: RangeSearch
     _guarantee: Guarantee
-    # Medians and counts are drawn once each, whatever was released before.
+    # Medians and counts are drawn once each, given any earlier releases.
     _noise: ClassVar[str] = "fresh"
 
     def __init__(
@@ -245,7 +246,7 @@ class RangeFinder(Stateful):
 
     @staticmethod
     def _calibrate(given: Fields) -> RangePlan:
-        """Return the plan for a constructor's arguments, or refuse by public sizes."""
+        """Return the plan for a constructor's arguments, or raise because of public sizes."""
         budget, horizon, people = given["budget"], given["horizon"], given["participation"]
         if budget is not None:
             instance("budget", budget, Budget, "a dpoco.Budget or None").require_delta()
@@ -278,7 +279,7 @@ class RangeFinder(Stateful):
     def _set_up(
         self, arguments: Fields, parameters: RangePlan | None, seeded: bool, claim: _core.Claim
     ) -> None:
-        """Build the unstarted finder of a plan, once it is certified and fits the arguments."""
+        """Build the unstarted finder of a plan, after certifying it and comparing the arguments."""
         if not isinstance(parameters, Plan) or not isinstance(parameters.mechanism, RangeSearch):
             raise TypeError("plan must be a plan for a search for ranges")
         self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
@@ -303,10 +304,10 @@ class RangeFinder(Stateful):
         self._begin(claim)
 
     def _begin(self, claim: _core.Claim) -> None:
-        """Build everything that records change."""
+        """Build all objects that records change."""
         own, columns = self._mechanism, self._mechanism.counts.summand.size
         self._round = 0
-        # Two engines with two keys of it: on one key both would draw the same noise.
+        # Two engines with two derived keys, because with one key both would draw the same noise.
         self._secret = claim["key"] + int(claim["stream"]).to_bytes(8, "little")
         self._engine = _core.ContinualSum(own.counts, _derive(self._secret, "counts"))
         self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
@@ -319,14 +320,14 @@ class RangeFinder(Stateful):
     # -- records ----------------------------------------------------------------------------------
 
     def observe(self, record: ArrayLike, *, person: Person = None) -> None:
-        """Take one record. Nothing is returned, and nothing depends on it but the ranges.
+        """Take one record. Nothing is returned, and only the ranges depend on the record.
 
         Parameters
         ----------
         record : array_like of shape (d,)
             Values that are not finite are missing.
         person : int, str or bytes
-            Whose record it is, if people are limited. Keyword-only.
+            Owner of the record, if people are limited. Keyword-only.
 
         Raises
         ------
@@ -337,14 +338,14 @@ class RangeFinder(Stateful):
         self.run(row[None, :], persons=None if person is None else [person])
 
     def run(self, records: ArrayLike, *, persons: Persons = None) -> None:
-        """Take the rows of an array, in their order: the same as `observe` for each.
+        """Take the rows of an array in their order, like `observe` for each.
 
         Parameters
         ----------
         records : array_like of shape (n, d)
             At most `left` rows.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose they are, if people are limited. Keyword-only.
+            Owners of the rows, if people are limited. Keyword-only.
 
         Raises
         ------
@@ -360,7 +361,8 @@ class RangeFinder(Stateful):
                 raise HorizonExceeded(f"records for ranges: {len(rows)}, left: {self.left}")
             if self._limiter is not None and len(rows):
                 passed = self._limiter.admit(self._round, digests)
-                # Records that come too often stay in their place as empty ones: a round is public.
+                # Records beyond a person's limit become empty but keep their place, because rounds
+                # are public.
                 rows = np.where(passed[:, None], rows, np.nan)
             first = max(0, min(len(rows), self._mechanism.first - self._round))
             if first:
@@ -368,39 +370,40 @@ class RangeFinder(Stateful):
                 part = slice(self._round, self._round + first)
                 self._values[part] = places(rows[:first, searched])
                 self._round += first
-            # Asked of the secret, which is wiped last: after an interrupt in between it goes on
-            # here, or counts would have no noise.
+            # We check the secret, which is erased last: after an interrupt in between, the run
+            # continues here. Otherwise counts would have no noise.
             if self._round == self._mechanism.first and any(self._secret):
                 self._draw_medians()
             self._count(rows[first:])
 
     def hand_over(self, learner: Any) -> None:
-        """Let the learner behind refuse people who had their only round in the search.
+        """Make the following learner refuse people who had their only round in the search.
 
-        Call it after the last record of the search and before the learner's first one, if both
+        Call it after the last record of the search and before the learner's first record, if both
         enforce the same participation.
 
         Parameters
         ----------
         learner : OnlineLearner
-            The learner behind, unstarted.
+            The learner after the search, unstarted.
 
         Raises
         ------
         StateError
-            If records of the search are still to come, the learner has started, or its
-            participation is another one.
+            If records of the search are missing, the learner has started, or its participation is
+            different.
         """
         people: Participation | None = self._arguments["participation"]
         if self.left or learner.round or learner.get_params()["participation"] != people:
             raise StateError("a search hands over its people once, to a learner of the same rule")
-        # If people may have several rounds, they may have as many in each part, since the losses
-        # add up. Of a single round only one part is charged (docs/privacy/ranges.md, "One round").
+        # If people may have several rounds, they may have this number in each part, because the
+        # losses add up. For a single round, only one part is charged (docs/privacy/ranges.md, "One
+        # round").
         if people is not None and people.rounds == 1 and self._limiter is not None:
             learner._limiter.restore(self._limiter.state())
 
     def _digests(self, persons: Persons, rounds: int | None) -> bytes:
-        """Return who the people of some records are, or raise if they are needed and not given."""
+        """Return the digests of the records' people, or raise if they are needed and not given."""
         if self._limiter is None:
             return super()._digests(persons, rounds)
         if persons is None:
@@ -408,15 +411,15 @@ class RangeFinder(Stateful):
         return self._limiter.digests(persons, rounds)
 
     def _draw_medians(self) -> None:
-        """Select a median of each column that has no known centre, and forget the values.
+        """Select a median of each column without a known centre, and forget the values.
 
-        May be called again if it was interrupted: it draws the same medians and the same noise.
-        Runs of candidates with one score have it once, raised by the logarithm of their length:
-        the law is that of a selection among all candidates. The numbers of draws are public.
+        It may be called again after an interrupt: it draws the same medians and the same noise. A
+        run of candidates with equal scores has one score, increased by the logarithm of its length,
+        so the law is that of a selection among all candidates. The numbers of draws are public.
         """
         own, claim = self._mechanism, _derive(self._secret, "medians")
         runs = 2 * own.first + 1
-        # A value moves all ranks of candidates on one side of it, by 1.
+        # A value moves the ranks of all candidates on one side of it by 1.
         chosen = Selections("gumbel", PromisedScores(1.0, False), own.scale, own.medians, 0.0)
         engine = _core.NoisyMax(chosen, runs, own.medians, True, claim)
         words = _core.Source(claim["key"], claim["stream"] + 1).words(2 * own.medians)
@@ -426,38 +429,38 @@ class RangeFinder(Stateful):
             lengths = [own.scale * _core.local_log(max(size, 1)) for size in sizes.astype(float)]
             raised = np.where(sizes > 0, scores + np.array(lengths), _NEVER)
             run = engine.select(raised)
-            # 128 bits: every candidate of a run is as likely, but for 2^-100.
+            # With 128 bits, all candidates of a run are equally likely up to 2^-100.
             step = (int(sizes[run]) * (pair[0] << 64 | pair[1])) >> 128
             drawn.append(candidate(int(first[run]) + step))
         self._centre[[each is None for each in self._known]] = drawn
         self._begin_counts()
-        # Neither memory nor states keep a value of the first part.
+        # Neither memory nor states keep the values of the first part.
         self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
 
     def _begin_counts(self) -> None:
-        """Draw the noise of all prefix sums, so that no state holds a count without it."""
+        """Draw the noise of all prefix sums, so that no state contains a count without noise."""
         counts, noise = self._mechanism.counts, np.empty_like(self._cells)
         engine = _core.ContinualSum(counts, _derive(self._secret, "counts"))
         engine.run(np.zeros_like(noise), noise)
-        # Differences of the noise of prefix sums: counts can then be added bin by bin.
+        # Differences of the prefix sums' noise, so that counts can be added to bins.
         self._cells, self._engine = np.diff(noise, axis=0, prepend=0.0), engine
-        # The key is not needed any more, and with it the noise could be taken off.
+        # The key is not needed any more, and could be used to remove the noise.
         self._secret = bytes(len(self._secret))
 
     def _count(self, rows: FloatArray) -> None:
         """Add each present value to its bin, counted from the column's centre."""
-        # First: after an interrupt no record is counted twice.
+        # This comes first, so that no record is counted twice after an interrupt.
         self._round += len(rows)
         with np.errstate(all="ignore"):
             away = rows - self._centre
-        bins = np.searchsorted(EDGES, away)  # a bin holds its upper edge
+        bins = np.searchsorted(EDGES, away)  # a bin contains its upper edge
         present = np.isfinite(rows) & np.isfinite(away)
         for column in range(rows.shape[1]):
             mine = bins[present[:, column], column]
             self._cells[:, column] += np.bincount(mine, minlength=len(self._cells))
 
     def _find_ranges(self) -> FoundRanges:
-        """Return the ranges: a function of the noisy counts and the medians."""
+        """Return the ranges, which are a function of the noisy counts and the medians."""
         own, sums = self._mechanism, np.cumsum(self._cells, axis=0)
         up_to, beyond = planning.deviations(own.counts)
         last = own.counts.scale * own.counts.factorisation.column(own.counts.pushes)
@@ -473,17 +476,17 @@ class RangeFinder(Stateful):
 
     @property
     def round(self) -> int:
-        """Records taken so far."""
+        """Number of records taken so far."""
         return self._round
 
     @property
     def horizon(self) -> int:
-        """Records of the search."""
+        """Number of records of the search."""
         return self._mechanism.longest
 
     @property
     def left(self) -> int:
-        """Records that are still to come."""
+        """Number of missing records."""
         return self._mechanism.longest - self._round
 
     @property
@@ -493,15 +496,15 @@ class RangeFinder(Stateful):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the ranges alone."""
+        """Guarantee of the ranges alone."""
         return self._guarantee
 
     @property
     def ranges(self) -> FoundRanges:
-        """The ranges, which may be published; `StateError` before all records have come."""
+        """The ranges, which may be published; `StateError` before all records were taken."""
         if self.left > 0:
             raise StateError(f"ranges need {self.left} more records")
-        # Here and not in `run`: an interrupt of its last call would leave a finder without ranges.
+        # Computed here and not in `run`, where an interrupt could leave a finder without ranges.
         if self._ranges is None:
             self._ranges = self._find_ranges()
         return self._ranges
@@ -519,17 +522,17 @@ class RangeFinder(Stateful):
 
     @classmethod
     def _read_plan(cls, record: Any) -> Any:
-        """Return the plan that a state holds: a search has neither tuning nor forecast."""
+        """Return the plan of a state; a search has neither tuning nor forecast."""
         return Plan.from_dict(record)
 
     @classmethod
     def _header_dimension(cls, header: Fields) -> int:
-        """Return the number of columns that a header asks for: the payload has counts of each."""
+        """Return the number of columns in a header; the payload has counts for each of them."""
         return int(header["plan"]["mechanism"]["counts"]["summand"]["dimension"])
 
     def _payload(self) -> bytes:
-        """Return all that records change; its length says nothing about them."""
-        found = self.ranges if self.left == 0 else None  # in every state as many bytes
+        """Return everything that records change; its length reveals nothing about them."""
+        found = self.ranges if self.left == 0 else None  # states have equal length
         shown = np.zeros((2, self._cells.shape[1])) if found is None else np.array(found.parts)
         people = b"" if self._limiter is None else self._limiter.state()
         out = io.BytesIO()
@@ -543,7 +546,7 @@ class RangeFinder(Stateful):
         return out.getvalue()
 
     def _go_on(self, payload: bytes) -> None:
-        """Continue from what `_payload` returned; `StateError` if it is none."""
+        """Continue from a result of `_payload`; `StateError` for anything else."""
         try:
             with np.load(io.BytesIO(payload), allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
@@ -561,7 +564,7 @@ class RangeFinder(Stateful):
             self._cells, (self._round,) = arrays["cells"], arrays["round"].tolist()
             self._secret = arrays["secret"].tobytes()
             middle, half = map(tuple, arrays["shown"].tolist())
-            # Before the end the bytes are zeros, so that all states have one size.
+            # Before the end, the bytes are zeros, so that all states have equal size.
             self._ranges = FoundRanges(middle, half) if self.left == 0 else None
         except StateError:
             raise
@@ -570,7 +573,7 @@ class RangeFinder(Stateful):
 
 
 def _centres(centre: Centre, columns: int) -> tuple[float | None, ...]:
-    """Return the public centre of each column; None where a median is searched."""
+    """Return the public centre of each column; None if its median is searched."""
     if isinstance(centre, str):
         named = choice("centre", centre, ("median", "zero"))
         return ((None if named == "median" else 0.0),) * columns

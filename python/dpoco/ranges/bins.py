@@ -1,7 +1,7 @@
-"""Public grids of numbers: candidates of medians, and bins of differences from a median.
+"""Public grids of numbers: candidates for medians, and bins for differences from a median.
 
-Both are the same for everybody and cover all doubles that ranges are found for. Values are placed
-by exact operations (`frexp`, comparisons), so that every machine places them alike.
+Both are the same for everybody and cover all doubles for which ranges are found. Values are placed
+by exact operations (`frexp`, comparisons), so all machines place them equally.
 """
 
 from __future__ import annotations
@@ -27,39 +27,40 @@ __all__ = [
     "places",
 ]  # fmt: skip
 
-_LOWEST, _HIGHEST, _STEPS = -24, 40, 2**16  # candidates +-2^e (1 + i / steps), e < highest; 0
+_LOWEST, _HIGHEST, _STEPS = -24, 40, 2**16  # candidates 0 and +-2^e (1 + i / steps), e < highest
 LARGEST = (_HIGHEST - _LOWEST) * _STEPS + 1  # place of the largest candidate, 2^40
-ABSENT = LARGEST + 1  # behind all candidates
+ABSENT = LARGEST + 1  # after all candidates
 _HALF_OCTAVES = np.arange(2 * _LOWEST, 2 * _HIGHEST + 1)
-# `sqrt` is rounded correctly everywhere, and `ldexp` is exact.
+# `sqrt` is correctly rounded everywhere, and `ldexp` is exact.
 _POSITIVE = np.ldexp(np.where(_HALF_OCTAVES % 2, math.sqrt(2.0), 1.0), _HALF_OCTAVES // 2)
 EDGES: FloatArray = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
 EDGES.setflags(write=False)
-# The quantile that a range aims at; deviations of noise by which its ends are moved towards narrow,
-# since a range that is too wide costs a learner more; and by which enough values must be present.
+# The quantile at which a range aims; the noise deviations by which its ends are moved inwards,
+# because a range that is too wide costs a learner more; and those by which enough values must be
+# present.
 ALPHA, MARGIN, SURE = 0.1, 1.5, 3.0
 
 
 def places(values: FloatArray) -> NDArray[np.int64]:
-    """Return the places of the candidates next to values, of any shape; `ABSENT` if not finite."""
+    """Return the places of the candidates next to values, any shape; `ABSENT` if not finite."""
     finite = np.isfinite(values)
-    # The mantissa is in [0.5, 1): numbers of one octave are evenly spaced.
+    # The mantissa is in [0.5, 1), so numbers of one octave are evenly spaced.
     mantissa, exponent = np.frexp(np.where(finite, np.abs(values), 0.0))
     steps = np.rint((2.0 * mantissa - 1.0) * _STEPS).astype(np.int64)
     octave = exponent.astype(np.int64) - 1 - _LOWEST
-    # A mantissa that rounds up to the end of its octave gets the first place of the next one.
+    # A mantissa that rounds to the end of its octave gets the first place of the next octave.
     found = np.clip(1 + octave * _STEPS + steps, 0, LARGEST)
     found = np.where(mantissa == 0.0, 0, found)
     return np.where(finite, np.where(values < 0.0, -found, found), ABSENT)
 
 
 def candidate(place: int) -> float:
-    """Return the candidate of a place, a double, exactly.
+    """Return the candidate at a place, an exact double.
 
     Parameters
     ----------
     place : int
-        In -LARGEST..LARGEST; negative places are those of negative numbers.
+        In -LARGEST..LARGEST; negative places are for negative numbers.
     """
     if place == 0:
         return 0.0
@@ -68,12 +69,12 @@ def candidate(place: int) -> float:
 
 
 class Runs(NamedTuple):
-    """Runs of candidates with the same score, as many whatever the values.
+    """Runs of candidates with equal scores; their number does not depend on the values.
 
     Attributes
     ----------
     first, sizes : ndarray of int64, shape (2 n + 1,)
-        Place of the first candidate of each run, and how many there are; 0 for an empty run.
+        Place of the first candidate of each run, and number of candidates; 0 for an empty run.
     scores : ndarray of float64, shape (2 n + 1,)
         Minus half the difference between the numbers of values below and above.
     """
@@ -84,14 +85,14 @@ class Runs(NamedTuple):
 
 
 def group_candidates(values: NDArray[np.int64], largest: int = LARGEST) -> Runs:
-    """Return the runs of the candidates -largest..largest, of values at these places, shape (n,).
+    """Return the runs of the candidates -largest..largest for values at these places, shape (n,).
 
-    Values behind `largest` are absent. O(n log n), whatever the number of candidates.
+    Values after `largest` are absent. O(n log n), for any number of candidates.
 
     Parameters
     ----------
     values : ndarray of int64, shape (n,)
-        Places of values, as `places` returns them.
+        Results of `places`.
     largest : int
         Place of the largest candidate; smaller ones are for tests.
     """
@@ -101,7 +102,7 @@ def group_candidates(values: NDArray[np.int64], largest: int = LARGEST) -> Runs:
     ends = np.concatenate([[-largest - 1], rising, [largest + 1]])
     first, sizes = np.empty((2, 2 * n + 1), dtype=np.int64)
     scores = np.empty(2 * n + 1)
-    # Between two values next to each other, and at each value that differs from the one before.
+    # Between adjacent values, and at each value that differs from the previous one.
     below = np.minimum(np.arange(n + 1), present)
     first[0::2], sizes[0::2] = ends[:-1] + 1, np.maximum(np.diff(ends) - 1, 0)
     scores[0::2] = -0.5 * np.abs(2 * below - present)
@@ -113,9 +114,9 @@ def group_candidates(values: NDArray[np.int64], largest: int = LARGEST) -> Runs:
 
 
 def isotonic(sums: FloatArray) -> FloatArray:
-    """Return the closest curve that does not fall, in least squares: pool adjacent violators.
+    """Return the closest non-decreasing curve, in least squares, by pooling adjacent violators.
 
-    O(n). Sums without noise do not fall: the noise that makes them fall is averaged out.
+    O(n). Sums without noise do not decrease, so this averages out noise that makes them decrease.
     """
     level: list[float] = []
     count: list[int] = []
@@ -130,16 +131,16 @@ def isotonic(sums: FloatArray) -> FloatArray:
 
 
 class Thresholds(NamedTuple):
-    """Public numbers that decide over the ends of a range.
+    """Public numbers that decide the ends of a range.
 
     Attributes
     ----------
     records : int
-        Records that were counted, missing values included.
+        Number of counted records, including missing values.
     low, high : ndarray of float64, shape (edges,)
-        Most values up to an edge for it to be the lower end, and beyond it to be the upper end.
+        Largest number of values up to an edge for the lower end, and beyond it for the upper end.
     fewest : float
-        Values that must be present.
+        Least number of values that must be present.
     """
 
     records: int
@@ -149,7 +150,7 @@ class Thresholds(NamedTuple):
 
     @classmethod
     def of(cls, records: int, up_to: FloatArray, beyond: FloatArray, last: float) -> Thresholds:
-        """Return those for noise of these deviations, up to each edge, beyond it and in total."""
+        """Return the thresholds for these noise deviations: up to an edge, beyond it, in total."""
         aim = ALPHA * records
         return cls(records, aim + MARGIN * up_to, aim + MARGIN * beyond, 2.0 * aim + SURE * last)
 
@@ -157,12 +158,12 @@ class Thresholds(NamedTuple):
 def find_ends(
     sums: FloatArray, thresholds: Thresholds, edges: FloatArray = EDGES
 ) -> tuple[float, float] | None:
-    """Return the ends of a range from noisy prefix sums of bins; None if too few are present.
+    """Return the ends of a range from noisy prefix sums of bins; None if values are too few.
 
     Parameters
     ----------
     sums : ndarray of shape (edges + 1,)
-        Noisy numbers of values up to each edge, and of all.
+        Noisy numbers of values up to each edge, and the noisy total.
     thresholds, edges
         Public numbers.
 
@@ -179,7 +180,8 @@ def find_ends(
     above = np.flatnonzero(total - fit[:-1] <= thresholds.high)
     low = int(below[-1]) if len(below) else 0
     high = int(above[0]) if len(above) else len(edges) - 1
-    # Noise may let the ends meet; one edge more on either side is still a function of it alone.
+    # Noise may make the ends meet. One more edge on each side is still a function of the noisy
+    # sums.
     if high <= low:
         low, high = max(high - 1, 0), min(low + 1, len(edges) - 1)
     return float(edges[low]), float(edges[high])
