@@ -1,12 +1,11 @@
 """Private learners as river estimators and bandit policies (extra ``adapters``).
 
 Estimators learn from one record at a time: ``learn_one(x, y)`` is one round. ``predict_one(x)``
-plays no round, draws nothing, and works before the first record and past the horizon.
-``docs/adapters.md`` lists what leaks around them, most of all scalers that learn.
+plays no round, draws nothing, and works before the first record and after the horizon.
+``docs/adapters.md`` lists what leaks outside of them, most of all scalers that learn.
 
-river's own policies keep the mean reward of every arm and print it. These policies keep nothing of
-this kind: their representation shows arguments and the guarantee, and their ranking shows what was
-published.
+river's own policies store and print the mean reward of every arm. These policies do not: their
+representation shows arguments and the guarantee, and their ranking shows published numbers only.
 """
 
 from __future__ import annotations
@@ -61,19 +60,19 @@ __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
            "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip
 
 
-# The methods of river's base classes, which learn nothing.
+# The methods of river's base classes, which do not learn.
 _SILENT = (base.Transformer.learn_one, base.SupervisedTransformer.learn_one)
 
 
 def _steps_that_learn(steps: Iterable[object]) -> Iterator[object]:
-    """Yield the transformers of a pipeline's steps that have something to learn."""
+    """Yield the transformers of a pipeline that learn from data."""
     for step in steps:
         if isinstance(step, (compose.TransformerUnion, compose.TransformerProduct)):
             yield from _steps_that_learn(step.transformers.values())
         elif isinstance(step, compose.Pipeline):
             yield from _steps_that_learn(step.steps.values())
         elif isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
-            # An encoder with given categories learns none from records.
+            # An encoder with given categories does not learn from records.
             if getattr(step, "categories", None) is None:
                 yield step
         elif getattr(type(step), "learn_one", _SILENT[0]) not in _SILENT:
@@ -81,13 +80,14 @@ def _steps_that_learn(steps: Iterable[object]) -> Iterator[object]:
 
 
 class PublicScaler(base.MiniBatchTransformer):
-    """Map declared ranges to [-1, 1], and records into the l2 ball of radius 1, learning nothing.
+    """Map declared ranges to [-1, 1], and records into the l2 ball of radius 1, without learning.
 
     Parameters
     ----------
     ranges : mapping of names to (float, float)
-        Lowest and highest value of each feature, public; never taken from the data. Values outside
-        count as the nearest end. Other features pass unchanged, and missing ones stay missing.
+        Lowest and highest value of each feature. They are public, and never taken from the data.
+        Values outside count as the nearest end. Other features pass unchanged, and missing ones
+        stay missing.
     norm : {"l2", "max"}, default "l2"
         Norm of the ball: "l2" divides by the root of the number of names; "max", for
         "polyhedral_frank_wolfe", does not.
@@ -95,7 +95,7 @@ class PublicScaler(base.MiniBatchTransformer):
     Raises
     ------
     ValueError, TypeError
-        For bad ranges, at once.
+        For bad ranges; raised immediately.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class PublicScaler(base.MiniBatchTransformer):
             raise TypeError(f"ranges must be a mapping of names; got {type(ranges).__name__}")
         self._features = FeatureMap(list(ranges))
         self._scaling = public_scaling(list(ranges.values()))
-        # A bad norm raises here, and not with the first record.
+        # A bad norm raises here and not with the first record.
         self._scale([{}])
 
     def _scale(self, records: Iterable[Record]) -> FloatArray:
@@ -127,7 +127,7 @@ class PublicScaler(base.MiniBatchTransformer):
         """Return the DataFrame with its named features scaled, in their columns."""
         import pandas as pd
 
-        # Two columns of one name would get the values of one of them.
+        # Two columns of one name would both get the values of one of them.
         if not X.columns.is_unique:
             raise ValueError("the table has two columns of one name")
         rows = [self.transform_one(record) for record in X.to_dict("records")]
@@ -135,7 +135,7 @@ class PublicScaler(base.MiniBatchTransformer):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[Arguments]:
-        # The names of features in river's checks are numbers.
+        # In river's checks, the names of features are numbers.
         yield {"ranges": {"0": (-1.0, 1.0)}}
 
 
@@ -145,12 +145,12 @@ class _LinearEstimator:
     _features: FeatureMap
     _model: LinearModel
     ledger: Ledger | None
-    _has_looked: bool = False  # for steps that learn
+    _has_looked: bool = False  # whether it has checked for steps that learn
     _is_charged: bool = False
 
     def _begin(self, arguments: Arguments) -> None:
-        """Keep a constructor's arguments, from which river clones, and make the learner."""
-        # River reads arguments from attributes of their names: to clone, compare and show.
+        """Store a constructor's arguments, from which river clones, and make the learner."""
+        # River reads arguments from attributes with their names: to clone, compare and show them.
         vars(self).update(own_arguments(arguments))
         person, rule = arguments["person"], arguments["participation"]
         if (person is not None) != (rule is not None and rule.enforced):
@@ -158,7 +158,7 @@ class _LinearEstimator:
                 "person and an enforced participation need each other: pass both or neither"
             )
         check_ledger(arguments["ledger"])
-        # A search for ranges must not count a missing value, and 0 would be one.
+        # A search for ranges must not count a missing value, and 0 would be a value.
         absent = math.nan if arguments["feature_bound"] is None else 0.0
         self._features = FeatureMap(arguments["features"], person, absent)
         self._made_with = own_arguments(arguments)
@@ -166,24 +166,24 @@ class _LinearEstimator:
 
     @property
     def learner_(self) -> Any:
-        """The underlying learner; of more than two classes a tuple with one for each.
+        """The underlying learner; with more than two classes, a tuple with one for each.
 
-        Their `save` keeps their state, which is as secret as the data.
+        Their `save` stores their state, which is as secret as the data.
 
         Raises
         ------
         StateError
-            For an unpickled copy, since a pickle of a started estimator holds only what it has
+            For an unpickled copy, because a pickle of a started estimator contains only what it has
             published.
         """
         return self._model.learner
 
     @property
     def ranges_(self) -> FoundRanges | None:
-        """The ranges that were found, free to publish; None before, or if they are declared.
+        """The ranges that were found, which may be published; None before, or if they are declared.
 
-        Coefficients are those of records scaled by them. Where the range of labels was searched it
-        is the last one.
+        Coefficients belong to records scaled by them. If the range of labels was searched, it is
+        the last one.
         """
         return self._model.published.ranges
 
@@ -201,7 +201,7 @@ class _LinearEstimator:
     def weights(self) -> Any:
         """Published coefficients: by name, or of the hashed entries, shape (d,).
 
-        With more than two classes, a dictionary of these, by label.
+        With more than two classes, a dictionary of these by label.
         """
         order, rows = self._features.names, self._model.coefficients[0]
         if order is None:
@@ -210,7 +210,7 @@ class _LinearEstimator:
 
     @property
     def intercept_value(self) -> Any:
-        """Published intercept; 0 if there is none. Of more than two classes by label."""
+        """Published intercept; 0 if there is none. With more than two classes, by label."""
         return self._by_class(self._model.coefficients[1].tolist())
 
     def _by_class(self, values: Sequence[object] | FloatArray) -> Any:
@@ -224,18 +224,18 @@ class _LinearEstimator:
         ----------
         x : mapping of names to numbers
         y : label or float
-            The label. A label that is not among the `classes`, or a non-finite number, makes the
-            record an empty one; other numbers are clipped.
+            The label. If it is not among the `classes`, or is a non-finite number, the record
+            counts as empty; other numbers are clipped.
 
         Raises
         ------
         HorizonExceeded
-            Past the horizon; nothing is drawn and nothing changes.
+            After the horizon; nothing is drawn and nothing changes.
         StateError
             For an unpickled copy.
         TypeError
-            If a feature is not a number, or a label is neither a number nor of the classes' type;
-            for a weight.
+            If a feature is not a number, if a label is neither a number nor of the classes' type,
+            or if a weight is given.
         ValueError
             If a record lacks its `person`.
         """
@@ -259,15 +259,15 @@ class _LinearEstimator:
             self._model.learn_many(rows, labels, persons)
 
     def _look(self) -> None:
-        """Raise if a parameter was changed; warn, once, of a pipeline's other steps that learn."""
+        """Raise if a parameter was changed; warn once about other learning steps of a pipeline."""
         own = {name: vars(self)[name] for name in self._made_with}
         refuse_changes(self._made_with, own, "make another estimator, with its own budget")
         if not self._has_looked:
             self._has_looked = True
-            # The last step of a pipeline is this estimator.
+            # The last step of the pipeline is this estimator.
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
             warn_of_learning(each for own in steps for each in _steps_that_learn(own))
-        # The first record charges the ledger: an estimator that never learns spends nothing.
+        # The first record charges the ledger, so an estimator that never learns spends nothing.
         if self.ledger is not None and not self._is_charged:
             label = f"{type(self).__name__} of {self._made_with['horizon']} rounds"
             self.ledger.charge(self.guarantee, label)
@@ -275,14 +275,14 @@ class _LinearEstimator:
 
     def __getstate__(self) -> Arguments:
         state = dict(vars(self))
-        # A published model needs no ledger. An estimator that has not learned is not pickled
-        # without it.
+        # A published model needs no ledger. An estimator that has not learned cannot be pickled
+        # without its ledger.
         if self.round and self.ledger is not None:
             state |= {"ledger": ELSEWHERE, "_made_with": {**self._made_with, "ledger": ELSEWHERE}}
         return state
 
     def clone(self, new_params: Arguments | None = None, include_attributes: bool = False) -> Any:
-        """Return an estimator that has learned nothing; a ledger is shared, and pays for each."""
+        """Return an estimator that has not learned; a ledger is shared and charged for each."""
         # river's own clone copies arguments, and a copied ledger would have the whole budget again.
         if self.ledger is None or include_attributes:
             return super().clone(new_params, include_attributes)  # type: ignore[misc]  # river's
@@ -290,13 +290,13 @@ class _LinearEstimator:
         return type(self)(**{**copy.deepcopy(own), "ledger": self.ledger, **(new_params or {})})
 
     def bind(self, learner: Any) -> None:
-        """Continue with learners that `dpoco.load` has restored, and that were charged before.
+        """Continue with learners that `dpoco.load` has restored and that were charged before.
 
         Parameters
         ----------
         learner : learner, or sequence of learners
-            A learner of this estimator's kind and bounds; no one else may use it from now on. Of
-            more than two classes one for each, in the order of `classes`.
+            A learner of this estimator's kind and bounds, which nobody else may use from now on.
+            With more than two classes, one for each, in the order of `classes`.
 
         Raises
         ------
@@ -325,7 +325,7 @@ class _LinearEstimator:
         Returns
         -------
         RecordShares
-            Also lists by name which of the listed features are missing.
+            It also lists by name which of the listed features are missing.
         """
         labels, rows = list(y), self._features.rows(X)
         return RecordShares.of(
@@ -338,11 +338,11 @@ class _LinearEstimator:
         )
 
     def _target(self, y: object) -> float:
-        """Return a label as learners take it: NaN where it is missing, or none of the classes."""
+        """Return a label as used by learners: NaN if it is missing or not one of the classes."""
         raise NotImplementedError
 
     def _targets(self, y: Iterable[object]) -> FloatArray:
-        """Return many labels as learners take them, shape (n,)."""
+        """Return many labels as used by learners, shape (n,)."""
         return np.array([self._target(value) for value in y], dtype=np.float64)
 
     def _label_flags(self, y: list[object]) -> Flags:
@@ -362,7 +362,7 @@ class _LinearEstimator:
     def predict_one(self, x: Record, **kwargs: object) -> Any:
         """Return the prediction for a record, which is clipped like those in training.
 
-        No round is played. For labels: the most probable one, the first one if there is a tie.
+        No round is played. For labels: the most probable one, or the first one in case of a tie.
         """
         return self._predictions(self._margins(x))[0]
 
@@ -374,47 +374,48 @@ class _LinearEstimator:
 class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     """Logistic regression whose published coefficients are differentially private.
 
-    More than two classes are learned one against the others:
+    With more than two classes, each is learned against the others:
     ``docs/privacy/one_versus_rest.md``.
 
     Parameters
     ----------
     features : sequence of str, or int
         Public names of the features, or the number of entries to which names are hashed. Never take
-        them from the data: a model that grows with the features it meets reveals them. Names that
-        are not listed are ignored, and missing ones count as 0.
+        them from the data: a model that grows with the features in the data reveals them. Names
+        that are not listed are ignored, and missing ones count as 0.
     horizon : int or None
-        Largest number of records that may ever be learned. None: unknown; not possible for
+        Largest number of records that may ever be learned. None: unknown, which is not possible for
         "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
     epsilon, delta : float, optional
         The budget of all records together, if `budget` is not given.
     budget : Budget or None, optional
-        In place of `epsilon` and `delta`; None switches privacy off.
+        Replaces `epsilon` and `delta`; None switches privacy off.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     classes : sequence of labels, default (False, True)
-        Two labels or more, which are public. Of more than two each has its own learner, which
-        tells it from all others, and they share the budget. A record with another label silently
-        counts as an empty one. A label of another type is an error: texts for numbers, and bools
+        Two or more labels, which are public. With more than two, each has its own learner, which
+        distinguishes it from all others, and they share the budget. A record with another label
+        silently counts as empty. A label of another type is an error: texts for numbers, and bools
         for numbers other than 0 and 1.
     class_weight : mapping of labels to float, optional
-        Weights of the losses of the classes, 1 where none is given: public constants, so not
-        "balanced", which would count labels. Of more than two classes, each one's learner weighs
-        its own class by its weight, and all others by the mean of theirs. The two weights of a
-        learner are divided by the larger one, so that no record counts for more than without
-        weights. Probabilities are then those of a stream in which the classes are as frequent as
-        the weights make them. For "noisy_newton" and "noisy_ftrl".
+        Weights of the losses of the classes, by default 1. They are public constants, so not
+        "balanced", which would count labels. With more than two classes, each class's learner
+        weights its own class by its weight, and all others by the mean of theirs. The two weights
+        of a learner are divided by the larger one, so no record counts more than without weights.
+        Probabilities are then those of a stream in which the frequencies of the classes are changed
+        by the weights. For "noisy_newton" and "noisy_ftrl".
     feature_bound : float, optional
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe", to this maximum norm.
         After `PublicScaler` it is 1. None: ranges are searched privately.
     ranges : "private", optional
-        In place of `feature_bound`: the first rounds, at least 500 and at most a tenth of the
-        horizon, are for a private search for the features' ranges, and the learner gets all others,
-        scaled by them (`dpoco.ranges`). One guarantee covers both. Missing values are then 0.
+        Replaces `feature_bound`: the first rounds, at least 500 and at most a tenth of the horizon,
+        are used for a private search for the features' ranges. The learner gets all other rounds,
+        scaled by these ranges (`dpoco.ranges`). One guarantee covers both. Missing values are then
+        0.
     drift : bool, default False
-        Whether the stream drifts: "auto" then prefers a learner that forgets, if there is one for
+        Whether the stream drifts. Then "auto" prefers a learner that forgets, if there is one for
         the loss.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
@@ -428,21 +429,22 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         Name of the entry of `x` that identifies the person and is not a feature; required if the
         participation is enforced.
     options : dict, optional
-        Further arguments of the learner, for example "batch".
+        More arguments of the learner, for example "batch".
     ledger : dpoco.accounting.ledger.Ledger, optional
-        Ledger that is charged before the first record is learned, or refuses. Clones share it.
+        Ledger that is charged, or refuses, before the first record is learned. Clones share it.
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Raises
     ------
     ValueError, TypeError, CalibrationError
-        For bad arguments, at once. Past the horizon `learn_one` raises `HorizonExceeded`.
+        For bad arguments; raised immediately. After the horizon `learn_one` raises
+        `HorizonExceeded`.
 
     Notes
     -----
     O(d) per record and prediction with the default learner, for each learner. Features and labels
-    beyond their bounds are silently clipped, and non-finite values make a record an empty one.
+    beyond their bounds are silently clipped, and non-finite values make a record empty.
 
     Examples
     --------
@@ -525,24 +527,25 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     Parameters
     ----------
     features, horizon, epsilon, delta, budget, learner, feature_bound, ranges, drift, intercept
-        As for `PrivateClassifier`.
+        See `PrivateClassifier`.
     loss : {"squared", "huber"}
         The loss to minimise.
     label_bound : float, optional
-        Labels are clipped to [-label_bound, label_bound]. Required with `feature_bound`; without
-        both, the range of labels is searched with those of features.
+        Labels are clipped to [-label_bound, label_bound]. Required with `feature_bound`. Without
+        both, the range of labels is searched together with those of features.
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
     radius : float, optional
-        As for `PrivateClassifier`. By default sqrt(d) `label_bound` / `feature_bound` (l1: without
-        the root).
+        See `PrivateClassifier`. Default: sqrt(d) `label_bound` / `feature_bound` (l1: without the
+        root).
     participation, person, options, ledger, seed
-        As for `PrivateClassifier`.
+        See `PrivateClassifier`.
 
     Raises
     ------
     ValueError, TypeError, CalibrationError
-        For bad arguments, at once. Past the horizon `learn_one` raises `HorizonExceeded`.
+        For bad arguments; raised immediately. After the horizon `learn_one` raises
+        `HorizonExceeded`.
 
     Examples
     --------
@@ -603,20 +606,20 @@ _EXPERTS_OWN = frozenset({"experts", "horizon", "budget", "loss_range", "on_viol
 
 
 class _Policy:
-    """Base of the policies: a public list of arms, and a learner asked and answered in turn.
+    """Base of the policies: a public list of arms, and a learner that decides and learns in turn.
 
-    river lets callers update any arm with any reward at any time. A private learner cannot: its
-    noise is accounted for one record a round, of the arm that was chosen in it.
+    river lets callers update any arm with any reward at any time. A private learner cannot allow
+    this: its noise is accounted for one record per round, of the chosen arm.
     """
 
     arms: Sequence[Hashable]
     _learner: Any
     _n: int
-    _tested_with: ClassVar[Arguments]  # what river's checks make one with besides
+    _tested_with: ClassVar[Arguments]  # additional arguments for river's checks
 
     def _begin(self, arguments: Arguments) -> None:
-        """Keep a constructor's arguments, from which river clones, and check the arms."""
-        super().__init__()  # river's, which counts pulls
+        """Store a constructor's arguments, from which river clones, and check the arms."""
+        super().__init__()  # river's constructor, which counts pulls
         self._made_with = own_arguments(arguments)
         vars(self).update(self._made_with)
         self._index = {arm: index for index, arm in enumerate(self.arms)}
@@ -625,12 +628,12 @@ class _Policy:
 
     @property
     def learner_(self) -> Any:
-        """The underlying learner. Its `save` keeps the state, which is as secret as the data."""
+        """The underlying learner. Its `save` stores the state, which is as secret as the data."""
         return self._learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee; for contextual policies it is joint: only its own user may see an arm."""
+        """The guarantee; for contextual policies it is joint: only the user may see an arm."""
         guarantee: Guarantee = self._learner.guarantee
         return guarantee
 
@@ -638,7 +641,7 @@ class _Policy:
         return bool(self._learner._is_started())
 
     def _check_fresh(self) -> None:
-        """Raise if a copy of this policy would share noise that has been drawn."""
+        """Raise if a copy of this policy would share noise that was already drawn."""
         if self._is_started():
             raise StateError(
                 "a started policy can neither be copied nor pickled, because the copy would "
@@ -647,14 +650,14 @@ class _Policy:
             )
 
     def bind(self, learner: Any) -> None:
-        """Continue with a learner that `dpoco.load` has restored; no one else may continue it.
+        """Continue with a learner that `dpoco.load` has restored; nobody else may continue it.
 
         Raises
         ------
         StateError
             If this policy has started.
         ValueError, TypeError
-            If the learner is of another kind or was made with other arguments.
+            If the learner is of another kind, or was made with other arguments.
         """
         self._check_fresh()
         own = self._learner
@@ -662,7 +665,7 @@ class _Policy:
             raise TypeError(
                 f"the learner must be a {type(own).__name__}; got {type(learner).__name__}"
             )
-        # A suspended copy is refused: it shares its noise with the original.
+        # A suspended copy is refused, because it shares its noise with the original.
         learner._check_active()
         mine, given = own.get_params(), learner.get_params()
         # The plan follows from the other arguments, and a loaded learner has its own noise.
@@ -672,11 +675,11 @@ class _Policy:
 
     def __reduce__(self) -> tuple[object, ...]:
         self._check_fresh()
-        # The pickle holds only the arguments, from which unpickling makes a new learner.
+        # The pickle contains only the arguments; unpickling makes a new learner.
         return partial(type(self), **self._made_with), ()
 
     def _pull(self, arm_ids: Iterable[Hashable], *context: object) -> Any:
-        policy: Any = self  # river has a `pull` around this one, with its own pulls
+        policy: Any = self  # river wraps this `pull`, and counts pulls
         return policy.pull(arm_ids, *context)
 
     def _check_arms(self, arm_ids: Iterable[Hashable]) -> None:
@@ -691,13 +694,13 @@ class _Policy:
         return mask
 
     def _arm(self, arm_id: Hashable) -> int:
-        """Return the number of an arm; the message does not say which one was asked for."""
+        """Return the index of an arm; the error message does not contain the requested arm."""
         if arm_id not in self._index:
             raise ValueError("arm_id is none of this policy's arms")
         return self._index[arm_id]
 
     def _rank(self, scores: FloatArray) -> list[Hashable]:
-        """Return the arms by their scores, the largest first, equal ones in their order."""
+        """Return the arms by their scores, the largest first, ties in their order."""
         return [self.arms[index] for index in np.argsort(-scores, kind="stable")]
 
     @classmethod
@@ -705,16 +708,16 @@ class _Policy:
         yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6), **cls._tested_with}
 
     def __repr__(self) -> str:
-        # This never shows what was learned, unlike river's own table, which shows mean rewards.
+        # Unlike river's table of mean rewards, this never shows what was learned.
         arguments: str = base.Base.__repr__(self)
         return f"{arguments}\n  {self.guarantee!r}"
 
 
 class _BanditPolicy(_Policy):
-    """Base of the policies on a bandit, which know the decision whose reward has not come."""
+    """Base of the bandit policies, which remember the decision whose reward has not arrived."""
 
     _skips: bool = False
-    # Context and arms of the round, the arm, and its ticket if not all arms were allowed.
+    # Context and arms of the round, the chosen arm, and its ticket if not all arms were allowed.
     _waiting: tuple[tuple[bytes, bytes], int, Ticket | None] | None = None
 
     def _terms(self, context_bound: float) -> Arguments:
@@ -730,13 +733,13 @@ class _BanditPolicy(_Policy):
         return self._waiting is not None or super()._is_started()
 
     def _choose(self, context: object, arm_ids: Iterable[Hashable]) -> Any:
-        """Return the round's arm among those that it has; the same one until it is answered."""
+        """Return the round's arm among the available ones; the same one until it is answered."""
         mask = self._mask(arm_ids)
         row = float_array("context", context, (self._learner.dimension,))
         if self._waiting is not None and self._skips:
-            # Equal contexts are no exception: the number of rounds must not depend on the data.
+            # Also for equal contexts, because the number of rounds must not depend on the data.
             self.skip()
-        # Bytes compare exactly, NaN included.
+        # Bytes compare exactly, even NaN.
         asked = row.tobytes(), mask.tobytes()
         if self._waiting is not None and self._waiting[0] != asked:
             raise RoundOrderError(
@@ -744,7 +747,8 @@ class _BanditPolicy(_Policy):
                 'unanswered="skip" does this automatically'
             )
         if self._waiting is None:
-            # Tickets add a condition to the guarantee, so they are not used if all arms are there.
+            # Tickets add a condition to the guarantee, so they are not used if all arms are
+            # available.
             if mask.all():
                 self._waiting = asked, self._learner.decide(row), None
             else:
@@ -753,9 +757,9 @@ class _BanditPolicy(_Policy):
         return self.arms[self._waiting[1]]
 
     def _answer(self, arm_id: Hashable, reward: object, context: object) -> None:
-        """End the round with a reward, if it is of the arm and the context of the decision."""
+        """End the round with a reward, if it is for the arm and the context of the decision."""
         arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
-        # River lets callers update at any time; here each record belongs to one round.
+        # River lets callers update at any time, but here each record belongs to one round.
         if self._waiting is None:
             raise RoundOrderError("update() without pull(): call pull() first, then update()")
         (waiting, _), chosen, ticket = self._waiting
@@ -791,18 +795,19 @@ class PrivateExperts(_Policy, bandit.base.Policy):
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
     reward_range : (float, float)
-        Required. Rewards are clipped to this range, silently. Public: never take it from the data.
+        Required. Rewards are silently clipped to this range. It is public: never take it from the
+        data.
     learner : {"prefix_hedge", "batch_share", "oblivious_tracker"}
         A learner of ``dpoco.experts``.
     options : dict, optional
-        Further arguments of the learner, for example "switches".
+        More arguments of the learner, for example "switches".
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    `update` takes the rewards of *all* arms. ``river.bandit.evaluate``, which passes only the
-    reward of one arm, is for the other policies.
+    `update` takes the rewards of *all* arms. ``river.bandit.evaluate`` only passes the reward of
+    one arm, so it is for the other policies.
 
     Examples
     --------
@@ -836,7 +841,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         )  # fmt: skip
 
     def pull(self, arm_ids: Iterable[Hashable]) -> Any:
-        """Return the round's arm; it stays the same until `update`."""
+        """Return the round's arm, which stays the same until `update`."""
         self._check_arms(arm_ids)
         return self.arms[self._learner.decide()]
 
@@ -846,7 +851,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         Parameters
         ----------
         arm_id
-            The arm that was pulled.
+            The pulled arm.
         rewards : mapping of arms to numbers, pandas.Series or sequence
             Rewards of all arms; a sequence is in the order of `arms`.
 
@@ -858,7 +863,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
             If there is not one number per arm; nothing changes.
         """
         values: Any = rewards
-        # The type does not decide: a pandas Series also has names, but is not a Mapping.
+        # We do not check the type, because a pandas Series also has names but is not a Mapping.
         if hasattr(values, "keys"):
             if set(values.keys()) != set(self._index):
                 raise ValueError("rewards must be those of all arms")
@@ -867,8 +872,8 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         if arm != chosen:
             raise RoundOrderError("an update for another arm than the one chosen in this round")
         row = float_array("rewards of all arms", values, (len(self.arms),))
-        # The reflection maps the range onto itself: losses have the range of the rewards.
-        # A reward that is not finite becomes the lowest loss, as for the learner itself.
+        # The reflection maps the range onto itself, so losses have the range of the rewards. A
+        # reward that is not finite becomes the lowest loss, as in the learner itself.
         self._learner.observe(float(self.reward_range[0]) + float(self.reward_range[1]) - row)
         self._n += 1
 
@@ -887,24 +892,24 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
     Parameters
     ----------
     arms : sequence
-        Public names of the arms, at least two, with those that come later: `pull` names the arms
-        that a round has. Which these are must be public.
+        Public names of the arms, at least two, including arms that become available later: `pull`
+        names the arms of a round. Which arms these are must be public.
     horizon : int
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
     reward_bound : float
-        Required. Rewards are clipped to [-reward_bound, reward_bound], silently. Public: never take
-        it from the data.
+        Required. Rewards are silently clipped to [-reward_bound, reward_bound]. It is public: never
+        take it from the data.
     options : dict, optional
-        Further arguments of the learner "linucb", for example "exploration".
+        More arguments of the learner "linucb", for example "exploration".
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
     The policy learns only rewards of the pulled arm, one per round; other updates raise
-    `RoundOrderError`. Past the horizon `pull` raises `HorizonExceeded`.
+    `RoundOrderError`. After the horizon `pull` raises `HorizonExceeded`.
 
     Examples
     --------
@@ -934,11 +939,11 @@ class PrivateBandit(_BanditPolicy, bandit.base.Policy):
         self._learner = learner_named(_BANDIT).load()(len(arms), 1, **terms)
 
     def pull(self, arm_ids: Iterable[Hashable]) -> Any:
-        """Return the round's arm among `arm_ids`; it stays the same until `update` or `skip`."""
+        """Return the round's arm among `arm_ids`, which stays the same until `update` or `skip`."""
         return self._choose([1.0], arm_ids)
 
     def update(self, arm_id: Hashable, reward: object) -> None:
-        """End the round with the reward of the arm that was pulled."""
+        """End the round with the reward of the pulled arm."""
         self._answer(arm_id, reward, [1.0])
 
     @property
@@ -953,8 +958,8 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     Parameters
     ----------
     arms : sequence
-        Public names of the arms, at least two, with those that come later: `pull` names the arms
-        that a round has. Which these are must be public.
+        Public names of the arms, at least two, including arms that become available later: `pull`
+        names the arms of a round. Which arms these are must be public.
     features : sequence of str, or int
         Public names of the contexts' features, or the number of entries to which names are hashed.
     horizon : int
@@ -962,30 +967,31 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
     context_bound : float
-        Required. Contexts are clipped to this norm, silently: l2 for "linucb", the maximum norm for
-        "high_dimensional". Public: never take it from the data.
+        Required. Contexts are silently clipped to this norm: l2 for "linucb", the maximum norm for
+        "high_dimensional". It is public: never take it from the data.
     reward_bound : float
         Required. Rewards are clipped to [-reward_bound, reward_bound]; 1 for a logistic link, which
-        clips them to [0, 1]. Public as well.
+        clips them to [0, 1]. It is also public.
     learner : {"linucb", "high_dimensional"}
-        The bandit of these names in `dpoco.bandits`; "high_dimensional" plays on an l1 ball.
+        The bandit with this name in `dpoco.bandits`; "high_dimensional" plays on an l1 ball.
     radius : float, default 1.0
         Radius of the ball of an arm's coefficients, in l2 for "linucb", in l1 for
         "high_dimensional".
     unanswered : {"raise", "skip"}
-        What a `pull` does while a decision waits for its reward. "raise": for the same context it
-        returns the same arm, for another one it raises an error. "skip": for any context, it ends
-        that round without a reward, which counts towards the horizon, and begins the next one.
+        Behaviour of `pull` while a decision waits for its reward. "raise": for the same context it
+        returns the same arm, and for another context it raises an error. "skip": for any context,
+        it ends the waiting round without a reward, which counts towards the horizon, and begins the
+        next round.
     options : dict, optional
-        Further arguments of the learner, for example "exploration".
+        More arguments of the learner, for example "exploration".
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    An arm is computed from its user's own context: show it only to this user. The policy learns
-    only rewards of the arm that it pulled, for the context for which it was pulled; other updates
-    raise `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
+    An arm depends on its user's own context, so show it only to this user. The policy learns only
+    rewards of the arm that it pulled, for the context for which it was pulled; other updates raise
+    `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
 
     Examples
     --------
@@ -1056,7 +1062,7 @@ class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
 
     @property
     def ranking(self) -> list[Hashable]:
-        """Not defined: which arm is best depends on the context."""
+        """Not defined, because the best arm depends on the context."""
         raise NotImplementedError("which arm is best depends on the context")
 
     @classmethod

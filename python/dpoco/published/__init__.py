@@ -1,14 +1,15 @@
 """Published methods: the parameters of papers, as printed and corrected, and their learners.
 
-A module a paper. A function named after a learner returns parameters for its constructor::
+There is one module per paper. A function named after a learner returns parameters for its
+constructor::
 
     planned = dpoco.published.asi_tracking.shift_detector(10, horizon=1000, budget=budget)
     learner = dpoco.experts.ShiftDetector(10, horizon=1000, budget=None, plan=planned)
 
-The guarantee is computed from these parameters as from any others; its ``claimed`` is what the
-paper's own argument says of them. Some published constants spend more than the budget they are made
-for: learners refuse these next to that budget, and take them with ``budget=None``.
-``docs/errata.md`` lists what is wrong in print.
+The guarantee is computed from these parameters like from any others; its ``claimed`` is the claim
+of the paper's own argument. Some published constants spend more than the budget for which they are
+made: learners refuse these next to that budget, but take them with ``budget=None``.
+``docs/errata.md`` lists the errors in print.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Common code of the two papers on lazy learners: from the law of a draw to a plan."""
+"""Code shared by the two papers on lazy learners: plans from the law of a draw."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def couple(
     budget: Budget,
     corrected: bool,
 ) -> CoupledPlan:
-    """Return `quiet`, a plan without privacy, with a private law, its coin and its cap."""
+    """Return `quiet`, a plan without privacy, with a private law, coin and cap."""
     drawn = _with_law(quiet, law)
     claim = open_plan(domain, loss, drawn).claim(budget.delta, corrected)
     coin = Window(claim.forced_switch, claim.log_ratio, claim.log_ratio)
@@ -37,13 +37,13 @@ def lazy(
     domain: Domain, loss: Loss, quiet: CoupledPlan, law: dict[str, float], window: float
 ) -> CoupledPlan:
     """Return `quiet` with a law and a coin without forced switches."""
-    # Both papers set p = 0: without privacy no switch has to be forced.
+    # Both papers set p = 0, because without privacy no switch needs to be forced.
     coin = Window(0.0, window, window)
     return _with_coin(domain, loss, _with_law(quiet, law), coin, None, "paper")
 
 
 def _with_law(plan: CoupledPlan, law: dict[str, float]) -> CoupledPlan:
-    """Return a plan whose draws have other numbers."""
+    """Return a plan whose draws have other parameters."""
     drawn: Any = plan.mechanism.draw
     return replace(plan, mechanism=replace(plan.mechanism, draw=replace(drawn, **law)))
 
@@ -51,16 +51,17 @@ def _with_law(plan: CoupledPlan, law: dict[str, float]) -> CoupledPlan:
 def _with_coin(
     domain: Domain, loss: Loss, plan: CoupledPlan, coin: Window, cap: int | None, calibration: str
 ) -> CoupledPlan:
-    """Return a plan with a coin and its forecast; raise unless it fits the problem."""
+    """Return a plan with a coin and its forecast; raise unless the coin fits the problem."""
     drawn = replace(plan.mechanism, keep=coin, cap=cap)
     found = replace(plan, mechanism=drawn, calibration=calibration)
-    # The library's own bound, proven again at these parameters: no printed one is repeated.
+    # The forecast is the library's own bound, proved again for these parameters, and not a printed
+    # one.
     return replace(found, forecast=forecast(open_plan(domain, loss, found)))
 
 
 def largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:
     """Return the largest noise-to-signal ratio whose epsilon is at most the target."""
-    # The search is over logarithms, since the ratios differ by orders of magnitude.
+    # The search is on a log scale, because the ratios differ by orders of magnitude.
     low, high = math.log(1e-30), math.log(10.0)
     found = largest_fitting(lambda log_g: spent(math.exp(log_g)) <= epsilon, low, high, 100)
     if found is None:
@@ -69,8 +70,8 @@ def largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:
 
 
 def require_long(horizon: int, delta: float) -> None:
-    """Raise `CalibrationError` below the horizon that the privacy theorems ask for."""
-    # Theorems 8 and 11 (CTRL) and 4.1 (P-COMW) ask for it, for the delta of the cap on switches.
+    """Raise `CalibrationError` below the horizon that the privacy theorems require."""
+    # Theorems 8 and 11 (CTRL) and 4.1 (P-COMW) require it, for the delta of the cap on switches.
     least = 12.0 * math.log(1.0 / delta)
     if horizon < least:
         raise CalibrationError(
@@ -79,6 +80,6 @@ def require_long(horizon: int, delta: float) -> None:
 
 
 def require_limit(horizon: int, limit: float) -> None:
-    """Raise `CalibrationError` where the theorems on expected switches say nothing."""
+    """Raise `CalibrationError` if the theorems on expected switches say nothing."""
     if horizon < 3 or not 0.0 < limit <= horizon:
         raise CalibrationError("the published lazy theorems need 3 <= max_switches <= horizon")

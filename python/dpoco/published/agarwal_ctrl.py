@@ -1,21 +1,22 @@
 """CTRL: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy OCO" (2023).
 
-Plans of `dpoco.oco.CoupledRegularizedLeader` and `dpoco.oco.LipschitzLearner`. What is wrong
-in print, and what the defaults of the learners do otherwise:
+Plans of `dpoco.oco.CoupledRegularizedLeader` and `dpoco.oco.LipschitzLearner`. The errors in print,
+and the differences of the learners' defaults:
 
 * Theorem 6 counts squares of sums without their mixed terms, and fewer of them than its own cap of
-  3 p T switches allows. "Corrected" has all of them.
-* Theorem 8 leaves out the delta that Theorem 6 adds for that cap; for short horizons the sum
+  3 p T switches allows. "Corrected" counts all of them.
+* Theorem 8 leaves out the delta that Theorem 6 adds for this cap; for short horizons the sum
   exceeds 1. "Corrected" bounds the switches without it.
-* Theorem 11 has no factor for the dimension, from a lemma about one added loss of rank 1; the proof
-  exchanges three. "Corrected" therefore pays for all dimensions with generalised linear losses,
-  too: about sqrt(d) times the noise that is printed.
+* Theorem 11 has no factor for the dimension, because of a lemma about one added loss of rank 1, but
+  the proof exchanges three. So for generalised linear losses, "corrected" also pays for all
+  dimensions: about sqrt(d) times the printed noise.
 * The coin of every round is made for the worst case. The learner's default decides at the ends of
-  blocks, with the window and the coupling of the least bound on regret; within 5 % of it a fresh
-  draw at every end ("scheduled"), which has no coin.
-* Lipschitz losses, Theorem 14 and Lemma 16: constants C_1 = 1 and C_2 = 2 (k + 1) are too small,
-  and the sensitivity is that of adding a loss where one is replaced. The parameters here have the
-  published transform and tree with the right constants; the learner's default has better ones.
+  blocks, with the window and the coupling of the least regret bound. If a fresh draw at every end
+  ("scheduled", without a coin) is within 5 % of it, the default uses that.
+* Lipschitz losses, Theorem 14 and Lemma 16: the constants C_1 = 1 and C_2 = 2 (k + 1) are too
+  small, and the sensitivity is that of adding a loss although one is replaced. The parameters here
+  use the published transform and tree with the right constants; the learner's default has better
+  ones.
 
 Proofs: ``docs/privacy/oco_regret.md``, section "Published parameters", and
 ``docs/privacy/lipschitz.md``.
@@ -58,14 +59,14 @@ def coupled_regularized_leader(
     Parameters
     ----------
     domain, loss
-        As of the learner: convex, smooth losses.
+        For the learner: convex, smooth losses.
     horizon : int
         Rounds T, at least 12 ln(1/delta).
     budget : Budget
-        What the theorem claims; delta > 0.
+        The claim of the theorem; delta > 0.
     corrected : bool, default False
         Whether every step of the proof is repaired, and free parameters minimise the printed regret
-        bound; or the theorem taken as printed.
+        bound. If False, the theorem is taken as printed.
     unbounded : bool, default False
         Whether decisions range over R^d.
 
@@ -74,7 +75,7 @@ def coupled_regularized_leader(
     ValueError
         If domain and loss do not fit the learner.
     CalibrationError
-        If the theorem needs a longer horizon, or admits no noise.
+        If the theorem needs a longer horizon, or allows no noise.
     """
     budget.require_delta()
     problem = euclidean_problem(domain, loss, unbounded)
@@ -97,18 +98,18 @@ def lazy_coupled_regularized_leader(
     Parameters
     ----------
     domain, loss, unbounded
-        As of `coupled_regularized_leader`.
+        See `coupled_regularized_leader`.
     horizon : int
         Rounds T, at least 3.
     max_switches : float
-        Expected switches, at most T.
+        Expected number of switches, at most T.
 
     Raises
     ------
     ValueError
         If domain and loss do not fit the learner.
     CalibrationError
-        If the theorem needs more switches, or a longer horizon.
+        If the theorem needs more switches or a longer horizon.
     """
     q, t = euclidean_problem(domain, loss, unbounded), float(horizon)
     require_limit(horizon, max_switches)
@@ -123,10 +124,10 @@ def lazy_coupled_regularized_leader(
             raise CalibrationError(f"the published theorem needs at least {needed:.6g} switches")
         own = replace(quiet.tuning, strong_convexity=q.strong_convexity)
         noise = 16.0 * q.lipschitz * math.sqrt(n * t * log) / max_switches
-        # Theorem 28: no regulariser, and noise that grows with sqrt(t) as the curvature does.
+        # Theorem 28: no regulariser, and noise that grows with sqrt(t), like the curvature.
         growing = {"step": math.inf, "noise": noise}
         return lazy(domain, loss, replace(quiet, tuning=own), growing, 0.0)
-    # Theorems 9 and 12; with losses of rank one the dimension plays no part.
+    # Theorems 9 and 12; for losses of rank one the dimension does not matter.
     size = 1 if q.rank <= 1 else q.dimension
     root = math.sqrt(size * math.log(t))
     sigma = 12.0 * q.lipschitz * t * root / max_switches
@@ -148,31 +149,31 @@ def lipschitz(
     resolution: int | tuple[int, ...] | None = None,
     learning_rate: float | None = None,
 ) -> NetPlan:
-    """Return the published transform and binary tree of Section 4, with noise that is enough.
+    """Return the published transform and binary tree of Section 4, with sufficient noise.
 
     Parameters
     ----------
     domain : Box, LpBall, Simplex or Polytope
-        Of one or two dimensions.
+        With one or two dimensions.
     lipschitz : float
         G, per unit of Euclidean distance.
     horizon : int
         Rounds T.
     budget : Budget
-        Kept; delta > 0.
+        Met by the plan; delta > 0.
     resolution : int or tuple of int, optional
-        Points an axis; None balances what the net misses against noise.
+        Points per axis; None balances the error of the net against noise.
     learning_rate : float, optional
         eta, per unit of loss; None minimises the regret bound.
 
     Raises
     ------
     ValueError, TypeError, NotImplementedError, CalibrationError
-        As `dpoco.accounting.lipschitz.calibrate` does.
+        See `dpoco.accounting.lipschitz.calibrate`.
     """
 
     def plan(net: tuple[int, ...], rate: float) -> NetPlan:
-        """Return the plan of a net and a learning rate."""
+        """Return the plan for a net and a learning rate."""
         return nets_accountant.calibrate(
             domain, lipschitz=lipschitz, horizon=horizon, budget=budget, resolution=net or None,
             transform="parent", sum_method="tree", learning_rate=rate,
@@ -187,15 +188,15 @@ def lipschitz(
         nets = [checked_counts(shape, resolution)]
     for net in nets:
         try:
-            # The rate does not matter here: the noise is planned without it.
+            # The rate does not matter here, because the noise is planned without it.
             silent = plan(net, 1.0)
-        except CalibrationError:  # the tails of so many variates cost more than delta
+        except CalibrationError:  # the tails of so many variates exceed delta
             if best is None and net == nets[-1]:
                 raise
             continue
         run = nets_accountant.hedge_run(domain, silent)
         rate = run.best_learning_rate(True) if learning_rate is None else learning_rate
-        # One point leaves no choice, and no regret.
+        # One point means no choice and no regret.
         bound = run.growing_regret(rate).total if run.points > 1 else 0.0
         if best is None or bound < value:
             best, value = (net, rate), bound
@@ -205,9 +206,9 @@ def lipschitz(
 
 def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (eta, sigma) as printed."""
-    # The theorem is stated for epsilon up to 1: a larger budget is not used.
+    # The theorem is stated for epsilon <= 1, so a larger budget is not used.
     t, epsilon, size = float(horizon), min(budget.epsilon, 1.0), 1 if q.rank <= 1 else q.dimension
-    # The step of the regret bound; the privacy proof needs the two below.
+    # The step of the regret bound; the privacy proof needs the two steps below.
     steps = [q.diameter / (2.0 * q.lipschitz * math.sqrt(t))]
     if q.smoothness > 0.0:
         log = math.sqrt(math.log(t / budget.delta))
@@ -220,14 +221,14 @@ def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
 
 
 def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
-    """Return (eta, sigma) of the least printed regret bound that the repaired theorem allows."""
+    """Return the (eta, sigma) with the least printed regret bound under the repaired theorem."""
 
     def noise(eta: float) -> float:
-        """Return the least sigma that the repaired theorem allows with these steps."""
+        """Return the least sigma that the repaired theorem allows for this step."""
 
         def spend(g: float) -> float:
-            """Return the epsilon of a noise-to-signal ratio."""
-            ratio = q.lipschitz / (q.lipschitz / g)  # of the sigma that is returned
+            """Return the epsilon for a noise-to-signal ratio."""
+            ratio = q.lipschitz / (q.lipschitz / g)  # for the returned sigma
             claim = leader_claim(
                 horizon, ratio, eta * q.smoothness, q.dimension, budget.delta, True
             )
@@ -236,7 +237,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
         return q.lipschitz / largest_ratio(spend, budget.epsilon)
 
     def bound(log_eta: float) -> float:
-        """Return the printed regret bound; infinite where no noise meets the budget."""
+        """Return the printed regret bound; infinite if no noise meets the budget."""
         try:
             sigma = noise(math.exp(log_eta))
         except CalibrationError:
@@ -245,7 +246,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
         steps = (0.5 * q.diameter**2 / eta, 2.0 * q.lipschitz**2 * eta * horizon)
         return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
 
-    # The printed theorem allows no larger steps; e^-25 of this one is far below any best step.
+    # The printed theorem allows no larger steps, and e^-25 of this one is far below any best step.
     top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
     eta = math.exp(least(bound, top - 25.0, top, 45) if q.smoothness > 0.0 else top)
     return eta, noise(eta)

@@ -1,16 +1,16 @@
 """P-COMW: Agarwal, Kale, Singh and Thakurta, "Improved Differentially Private and Lazy OCO".
 
-Plans of `dpoco.oco.ContinuousMultiplicativeWeights`. What is wrong in print, and what the
-defaults of the learner do otherwise:
+Plans of `dpoco.oco.ContinuousMultiplicativeWeights`. The errors in print, and the differences of
+the learner's defaults:
 
 * Theorem 4.1 leaves out the delta that its privacy theorem adds for the cap on the switches; for
   short horizons the sum exceeds 1. "Corrected" bounds the switches without it.
-* The proof composes bits and draws without the mixed terms of its squares. "Corrected" has them.
-* Its constants, 10^3 and 10^5, give a regret bound above that of a constant decision up to horizons
-  that no one has. "Corrected" takes the least noise that the repaired theorem allows.
-* The coin of every round needs the normalising constant of the density, and spends. The learner's
-  default decides at the ends of blocks, and takes the coupling with the least bound on regret;
-  within 5 % of it a fresh draw at every end ("scheduled"), which has no coin.
+* The proof composes bits and draws without the mixed terms of the squares. "Corrected" has them.
+* With its constants, 10^3 and 10^5, the regret bound exceeds that of a constant decision for all
+  realistic horizons. "Corrected" takes the least noise that the repaired theorem allows.
+* The coin of every round needs the normalising constant of the density, and costs privacy. The
+  learner's default decides at the ends of blocks with the coupling of the least regret bound. If a
+  fresh draw at every end ("scheduled", without a coin) is within 5 % of it, the default uses that.
 
 Proofs: ``docs/privacy/oco_regret.md``, section "Published parameters".
 """
@@ -45,13 +45,13 @@ def continuous_multiplicative_weights(
     Parameters
     ----------
     domain, loss
-        A Euclidean ball or a box, and linear losses: the coin needs a normalising constant.
+        A Euclidean ball or a box, and linear losses, because the coin needs a normalising constant.
     horizon : int
         Rounds T, at least 12 ln(1/delta).
     budget : Budget
-        What the theorem claims; delta > 0.
+        The claim of the theorem; delta > 0.
     corrected : bool, default False
-        Whether every step of the proof is repaired, or the theorem taken as printed.
+        Whether every step of the proof is repaired. If False, the theorem is taken as printed.
     unbounded : bool, default False
         Whether decisions range over R^d.
 
@@ -60,7 +60,7 @@ def continuous_multiplicative_weights(
     ValueError
         If the coin does not fit domain and loss.
     CalibrationError
-        If the theorem needs a longer horizon, or admits no noise.
+        If the theorem needs a longer horizon, or allows no noise.
     """
     budget.require_delta()
     problem = euclidean_problem(domain, loss, unbounded)
@@ -82,18 +82,18 @@ def lazy_continuous_multiplicative_weights(
     Parameters
     ----------
     domain, loss, unbounded
-        As of `continuous_multiplicative_weights`.
+        See `continuous_multiplicative_weights`.
     horizon : int
         Rounds T, at least 3.
     max_switches : float
-        Expected switches, at most T.
+        Expected number of switches, at most T.
 
     Raises
     ------
     ValueError
         If the coin does not fit domain and loss.
     CalibrationError
-        If the theorem needs more switches, or a longer horizon.
+        If the theorem needs more switches or a longer horizon.
     """
     q, t = euclidean_problem(domain, loss, unbounded), float(horizon)
     require_limit(horizon, max_switches)
@@ -113,14 +113,14 @@ def lazy_continuous_multiplicative_weights(
 
 
 def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
-    """Return (beta, lam) of the least noise that the repaired theorem allows."""
+    """Return the (beta, lam) with the least noise that the repaired theorem allows."""
 
     def spend(g: float) -> float:
-        """Return the epsilon of a noise-to-signal ratio g."""
+        """Return the epsilon for a noise-to-signal ratio g."""
         return gibbs_claim(horizon, g, budget.delta, True).epsilon
 
     g = largest_ratio(spend, budget.epsilon)
-    # lam balances stability against the width of the law, which counts as further rounds.
+    # lam balances stability against the width of the law, which counts as additional rounds.
     rounds = float(horizon) + q.dimension * math.log(float(horizon)) / g**2
     lam = q.lipschitz / q.diameter * math.sqrt(2.0 * rounds)
     return g**2 * lam / q.lipschitz**2, lam
@@ -128,7 +128,7 @@ def _correct_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tu
 
 def _printed_parameters(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
     """Return (beta, lam) as printed."""
-    # The theorem is stated for epsilon up to 1: a larger budget is not used.
+    # The theorem is stated for epsilon <= 1, so a larger budget is not used.
     t, epsilon = float(horizon), min(budget.epsilon, 1.0)
     log = math.log(t / budget.delta)
     shape = 1e3 * math.sqrt(q.dimension) * log

@@ -1,20 +1,23 @@
 """Asi, Raman and Saha, "Tracking the best expert privately" (2025).
 
 Plans of `dpoco.experts`: `EpochSelector` (Algorithm 1), `ShiftDetector` (Algorithm 2),
-`ObliviousTracker` (Section 4) and `BatchShare` (Algorithm 3). What is wrong in print, and what the
-defaults of the learners do otherwise:
+`ObliviousTracker` (Section 4) and `BatchShare` (Algorithm 3). The errors in print, and the
+differences of the learners' defaults:
 
-* Algorithm 1 takes the largest sum of losses where the proof takes the smallest. Its Laplace noise
-  is right; the default is one-sided exponential noise of the same scale, which errs less.
-* Algorithm 2 counts a change of its statistic as 1 that is up to 2: with equal shares it spends
-  1.25 times its budget. "Corrected" doubles the noise of the threshold. It also restarts in the
-  round of an alarm, which would use that round twice; the learner restarts one round later.
-* Theorem 3.1 and the threshold lack a factor log T: no regret is claimed for what is printed.
-* Section 4 prints rates only, for a static learner of another paper (Proposition 1) on one expert
+* Algorithm 1 takes the largest sum of losses, but the proof takes the smallest. Its Laplace noise
+  is right; the default is one-sided exponential noise of the same scale, which has smaller errors.
+* Algorithm 2 assumes that its statistic changes by at most 1, but it changes by up to 2. With equal
+  shares it spends 1.25 times its budget. "Corrected" doubles the noise of the threshold. The
+  algorithm also restarts in the round of an alarm, which would use that round twice; the learner
+  restarts one round later.
+* Theorem 3.1 and the threshold lack a factor log T, so no regret is claimed for the printed
+  version.
+* Section 4 only prints rates, for a static learner of another paper (Proposition 1) with one expert
   for every sequence of at most S switches (Corollary 4.1.1). The bound on their number is wrong for
   S = 0, and the printed index set counts some sequences twice. `oblivious_tracker` has the same
-  prior, each sequence once, without the exponential cost; coin and accounting are the library's.
-* Algorithm 3 releases N losses a round, each with noise for one: it is N epsilon-private.
+  prior with each sequence once, without the exponential cost; coin and accounting are the
+  library's.
+* Algorithm 3 releases N losses per round, each with noise for one, so it is N epsilon-private.
 
 Proofs: ``docs/privacy/epoch_selector.md``, ``docs/privacy/shift_detector.md``,
 ``docs/privacy/oblivious_tracker.md`` and ``docs/privacy/batch_share.md``.
@@ -52,11 +55,11 @@ def epoch_selector(
     experts : int
         N.
     horizon : int or None
-        Rounds; None: any number.
+        Rounds; None means any number.
     budget : Budget
-        Kept; its delta is not needed.
+        Met by the plan; its delta is not needed.
     first : int, optional
-        Expert of the first round; None draws it uniformly.
+        Expert of the first round; None draws it uniformly at random.
 
     Raises
     ------
@@ -87,22 +90,22 @@ def shift_detector(
     Parameters
     ----------
     experts, horizon
-        As of the learner.
+        See the learner.
     budget : Budget
-        Kept if corrected; as printed it is spent 1.25 times with equal shares. Its delta is not
-        needed.
+        Met if corrected; the printed plan with equal shares spends 1.25 times the budget. Its delta
+        is not needed.
     corrected : bool, default False
-        Whether noises keep to the budget and thresholds keep false alarms rare, or both are as
+        Whether noises meet the budget and thresholds keep false alarms rare. If False, both are as
         printed.
     false_alarm, select_share, windows, expected_shifts, threshold_scale, nominal_horizon, first
-        As of the learner.
+        See the learner.
 
     Raises
     ------
     ValueError, TypeError
         For bad or contradictory arguments.
     """
-    # Without a budget calibration settles windows and shares, and leaves the noise to the paper.
+    # Without a budget, calibration sets windows and shares, and the paper sets the noise.
     silent = detector.calibrate(
         experts, horizon=horizon, budget=None, false_alarm=false_alarm, select_share=select_share,
         windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
@@ -113,17 +116,17 @@ def shift_detector(
     scale, noises = scale_for(epochs.LOSS_SUMS.range, select), None
     if detects:
         rest = budget.epsilon - select
-        # The statistic changes by up to 2, which is printed as 1.
+        # The statistic changes by up to 2, but 1 is printed.
         b1, b2 = scale_for(4.0 if corrected else 2.0, rest), scale_for(4.0, rest)
         if corrected:
-            # Both noises together may exceed the budget in the last digit.
+            # Because of rounding, both noises together may exceed the budget.
             b2 = raise_scale(b2, lambda b: detector.epsilon_spent(scale, b1, b) <= budget.epsilon)
         noises = b1, b2
     found = detector.make_plan(own, "laplace", scale, noises)
     if corrected:
-        # Thresholds of the library for this noise: those of the paper lack a factor log T.
+        # The library's thresholds for this noise, because those of the paper lack a factor log T.
         return detector.with_thresholds(found)
-    # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
+    # Reg_w and alpha as printed: no allowance for the bias, everything is in the threshold.
     log_queries = math.log(own.experts * own.nominal_horizon / false_alarm)
     alpha = 16.0 * (2.0 * math.log(own.nominal_horizon) + math.log(2.0 / false_alarm))
     alpha /= budget.epsilon
@@ -140,16 +143,16 @@ def oblivious_tracker(experts: int, *, horizon: int, budget: Budget, switches: i
     """Return the plan of the learner of Corollary 4.1.1: uniform on sequences of S switches.
 
     Without switches it is the lazy learner of Proposition 1, against one fixed expert. The paper
-    prints no constants: those with the least proved bound on regret are searched for.
+    prints no constants, so we search for those with the least proved regret bound.
 
     Parameters
     ----------
     experts, horizon
-        As of the learner.
+        See the learner.
     budget : Budget
-        Kept; delta > 0 allows less noise.
+        Met by the plan; delta > 0 allows less noise.
     switches : int
-        S, at most so many in a sequence.
+        S: largest number of switches of a sequence.
     """
     return tracker.calibrate(
         experts, horizon=horizon, budget=budget, switches=switches, prior="at_most"
@@ -170,22 +173,22 @@ def batch_share(
     Parameters
     ----------
     experts, horizon, numerics
-        As of the learner.
+        See the learner.
     budget : Budget
-        What the paper claims; the noise makes N losses a round as private as it should make one.
+        The paper's claim. The noise makes the N losses of a round as private as one loss should be.
     switches : int, default 0
-        S; 0, for which the paper says nothing, counts as 1.
+        S; 0, which the paper does not cover, counts as 1.
     learning_rate : float, optional
-        eta, per unit of loss; None: as printed.
+        eta, per unit of loss; None means as printed.
 
     Raises
     ------
     ValueError, TypeError
-        For bad arguments; the paper needs a fixed horizon.
+        For bad arguments, and without a horizon, which the paper needs.
     """
     experts, horizon = positive_int("experts", experts), positive_int("horizon", horizon)
     moves = max(1, min(switches, horizon))
-    # One expert in one round would have the logarithm 0, and is divided by it.
+    # For one expert in one round the logarithm would be 0, and a division would fail.
     logarithm = max(math.log(float(experts) * horizon), math.log(2.0))
     printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
     tuning = ShareTuning(
@@ -196,7 +199,7 @@ def batch_share(
         batch=1,
         learning_rate=printed if learning_rate is None else learning_rate,
         share_rate=0.0,
-        # The clipped simplex of Algorithm 3: no weight below S / (N T).
+        # The clipped simplex of Algorithm 3 has no weight below S / (N T).
         floor=moves / (float(experts) * horizon),
     )
     scale = share.noise_scale(experts, "knorm", budget)

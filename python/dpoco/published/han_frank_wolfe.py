@@ -1,22 +1,23 @@
 """Han, Liang, Liang, Wang, Yao and Zhang, "On Private Online Convex Optimization" (2022).
 
 Plans of `dpoco.frank_wolfe.TreeFrankWolfe` (DP-TOFW), `PolyhedralFrankWolfe` (DP-POFW) and
-`dpoco.bandits.HighDimensionalBandit` (DP-HDB). What is wrong in print, and what the defaults of the
-learners do otherwise:
+`dpoco.bandits.HighDimensionalBandit` (DP-HDB). The errors in print, and the differences of the
+learners' defaults:
 
-* The order of the noise norm and the law of its radius are misprinted; the plans here have
-  those of the proofs.
-* Theorem 3.1 composes by adding epsilons and deltas over one node too many, each by a closed form
-  that fails for large epsilon. "Corrected" composes exact nodes; the default composes exactly, with
-  better sums and Gaussian noise.
-* The first leaf has twice the weight that the proof gives it. All have the weights k + 1 of the
-  proof here; the default has k, without bias.
-* Theorem 3.4 replaces sums by integrals: for one round it has no noise. It rests on a lemma about
-  counts, which the scores are not. "Corrected" has exact sums.
-* Theorem 3.4 updates every round. The default of `PolyhedralFrankWolfe` updates in batches and
-  shrinks noise as k^(-2/3), not k^(-1/2): for 10^5 rounds its predicted error is 300 times smaller.
-* Theorem 4.1 drops later factors of a likelihood; Algorithm 3 gives arms two clocks. The learner
-  has one clock an arm, and no update for the arms that are not pulled.
+* The order of the noise norm and the law of its radius are misprinted; the plans here use those of
+  the proofs.
+* Theorem 3.1 adds epsilons and deltas over one node too many, each by a closed form that fails for
+  large epsilon. "Corrected" composes exact nodes; the default composes exactly, with better sums
+  and Gaussian noise.
+* The first leaf has twice the weight that the proof gives it. Here all leaves have the weights k +
+  1 of the proof; the default has the unbiased weights k.
+* Theorem 3.4 replaces sums by integrals, so that for one round there is no noise. It uses a lemma
+  about counts, but the scores are not counts. "Corrected" has exact sums.
+* Theorem 3.4 updates in every round. The default of `PolyhedralFrankWolfe` updates in batches and
+  its noise falls like k^(-2/3) instead of k^(-1/2): for 10^5 rounds the predicted error is 300
+  times smaller.
+* Theorem 4.1 drops later factors of a likelihood, and Algorithm 3 gives each arm two clocks. The
+  learner has one clock per arm, and no update for arms that are not pulled.
 
 Proofs: ``docs/privacy/tree_frank_wolfe.md``, ``docs/privacy/polyhedral_frank_wolfe.md`` and
 ``docs/privacy/high_dimensional_bandit.md``.
@@ -60,15 +61,15 @@ def tree_frank_wolfe(
     Parameters
     ----------
     domain, loss
-        As of the learner.
+        See the learner.
     horizon : int or None
         Rounds; None means at most 10^9.
     budget : Budget
-        What the theorem claims; delta > 0.
+        The claim of the theorem; delta > 0.
     corrected : bool, default False
-        Whether exact nodes are composed, or the noise scale is the printed one.
+        Whether exact nodes are composed. If False, the noise scale is the printed one.
     step_scale : float, default 1
-        s in the steps s / (k + s); the theorem is about 1.
+        s in the steps s / (k + s); the theorem assumes 1.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def tree_frank_wolfe(
     d, q = domain.dimension, domain.dual_exponent
     # Generalized Gaussian noise needs a smooth norm, with an exponent of at least 2.
     smooth = q >= 2.0
-    # Without a budget, calibration settles everything but the noise.
+    # Without a budget, calibration sets everything but the noise.
     silent = tree.calibrate(
         domain, loss, horizon=horizon, budget=None,
         noise="generalized_gaussian" if smooth else "gaussian",
@@ -95,14 +96,14 @@ def tree_frank_wolfe(
         bound = published_leaf_bound(domain, loss, step_scale)
         scale = published_sigma(budget, pushes=total.pushes, kappa=kappa, leaf_bound=bound)
     mu = total.reach(near) / scale
-    # The published constants are checked by the exact accountant, which decides.
+    # The exact accountant decides whether the published constants meet the budget.
     _require(gaussian.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
     noisy = replace(total, scale=scale)
     return tree.make_plan(domain, loss, noisy, silent.tuning, _calibration(corrected))
 
 
 def _calibration(corrected: bool) -> str:
-    """Return a plan's words on the origin of its numbers."""
+    """Return the calibration of a plan: how its numbers were found."""
     return "corrected" if corrected else "paper"
 
 
@@ -123,13 +124,13 @@ def polyhedral_frank_wolfe(
     Parameters
     ----------
     domain, loss
-        As of the learner.
+        See the learner.
     horizon : int
         Rounds.
     budget : Budget
-        What the theorem claims; delta > 0 unless corrected.
+        The claim of the theorem; delta > 0 unless corrected.
     corrected : bool, default False
-        Whether sums are computed exactly, or the noise scale is the printed one.
+        Whether sums are computed exactly. If False, the noise scale is the printed one.
 
     Raises
     ------
@@ -142,14 +143,14 @@ def polyhedral_frank_wolfe(
     )  # fmt: skip
     own, near, view = silent.mechanism, Neighbours(), L1Geometry(domain)
     if view.diameter() > 0.0 and corrected:
-        # This is a closed form, with exact sums in place of the printed integrals.
+        # A closed form, with exact sums instead of the printed integrals.
         own = polyhedral.with_least_scale(own, near, budget, tight=False)
-    # A domain of one point selects nothing, and needs no noise.
+    # A domain of one point needs no selection and no noise.
     elif view.diameter() > 0.0:
         budget.require_delta()
         factor = polyhedral.published_factor(view, loss, horizon, budget.delta)
         own = replace(own, scale=factor / budget.epsilon)
-        # None means no noise: for one round the printed integral is 0.
+        # None means no noise: for one round, the printed integral is 0.
         known = own.loss(near)
         _require(1.0 if known is None else known.delta(budget.epsilon), budget)
     return polyhedral.make_plan(domain, loss, own, horizon, _calibration(corrected))
@@ -165,7 +166,7 @@ def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
     epsilon : float
         Epsilon of the budget, positive.
     """
-    # The code divides twice, since the square of a small epsilon would vanish.
+    # We divide twice, because the square of a small epsilon would underflow.
     rounds = math.log(dimension * horizon) * math.log(horizon) / epsilon / epsilon
     return int(min(rounds, horizon))
 
@@ -190,13 +191,13 @@ def high_dimensional_bandit(
     arms, domain, horizon, link, context_bound, reward_bound
         As for the learner.
     budget : Budget
-        What Theorem 4.1 claims; delta > 0.
+        The claim of Theorem 4.1; delta > 0.
     corrected : bool, default False
         As for the learners of the arms.
     arm_learner : {"polyhedral", "tree"}, default "polyhedral"
-        Which published learner the arms have.
+        Published learner of the arms.
     forced : int, optional
-        Rounds in which each arm is pulled before there is a choice; None: `forced_rounds`.
+        Number of rounds in which each arm is pulled before choices begin; None: `forced_rounds`.
 
     Raises
     ------
@@ -213,14 +214,14 @@ def high_dimensional_bandit(
     plan: Any = tree_frank_wolfe if arm_learner == "tree" else polyhedral_frank_wolfe
     arm = plan(domain, own, horizon=rounds, budget=budget, corrected=corrected)
     found = bandit.make_plan(arms, domain, arm, own, forced, horizon, silent.tuning.gap)
-    # Each arm meets the budget by itself; all clocks of the bandit must do so together.
+    # Each arm meets the budget alone; all clocks of the bandit must meet it together.
     exact = bandit.guarantee(arms, domain, found, budget=budget).delta_at(budget.epsilon)
     _require(exact, budget)
     return found
 
 
 def _require(exact: float, budget: Budget) -> None:
-    """Raise `CalibrationError` if published constants miss the budget: delta is `exact`."""
+    """Raise `CalibrationError` if published constants miss the budget; `exact` is their delta."""
     if not exact <= budget.delta:
         raise CalibrationError(
             f"the published constants miss delta = {budget.delta:.3g} at epsilon = "

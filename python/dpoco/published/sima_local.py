@@ -1,13 +1,13 @@
-"""The published learners of distributions from local reports: what they send, and how they learn.
+"""The published learners of distributions from local reports: their reports and learning rules.
 
 Algorithms 1 (all losses) and 2 (one loss at random) of Sima, Wu, Milenkovic and Szpankowski,
 "Online distribution learning with local private constraints" (2024), with their constants.
-``docs/privacy/local_errata.md`` lists the corrections, and how little these learners learn.
+``docs/privacy/local_errata.md`` lists the corrections, and shows how little these learners learn.
 
-Label y owns ``n_y = ceil(M max_j F[j, y])`` of N cells, so that no cell has probability above 1/M;
-``v_j = log(M pbar_j)`` with ``pbar_j = (1 - 1/T) F[j, y] / n_y + 1 / (T N)`` is then at most 0 and
-at least ``-log(T N / M)``. With probability 1/T, and always where no hypothesis allows the label
-or there is none, a label drawn with probability n_y / N is sent instead. Values are integers, and
+Label y has ``n_y = ceil(M max_j F[j, y])`` of N cells, so that no cell has probability above 1/M.
+Then ``v_j = log(M pbar_j)`` with ``pbar_j = (1 - 1/T) F[j, y] / n_y + 1 / (T N)`` is at most 0 and
+at least ``-log(T N / M)``. With probability 1/T, and always for a missing label or one that no
+hypothesis allows, a label drawn with probability n_y / N is sent instead. Values are integers, and
 so is the Laplace noise: ``docs/privacy/local_vector_channels.md``.
 """
 
@@ -37,9 +37,9 @@ from dpoco.random import Source
 __all__ = ["PublishedChannel", "PublishedDistributionLearner"]
 
 SENSITIVITIES = ("round", "worst_case", "exact", "printed")
-# A product M max_j F[j, y] that rounding has lifted above an integer is that integer.
+# If rounding has increased a product M max_j F[j, y] above an integer, it counts as that integer.
 _ROUNDING = 1e-9
-# Pairs of labels are compared in O(M^2), for each hypothesis.
+# Comparing all pairs of labels takes O(M^2) for each hypothesis.
 _MOST_PAIRED_LABELS = 4096
 _DIGITS = 20
 
@@ -51,7 +51,7 @@ def lattice_step(reach: float) -> float:
 
 
 def cells(matrix: FloatArray) -> IntArray:
-    """Return n_y = ceil(M max_j F[j, y]), shape (M,); up to rounding of the products."""
+    """Return n_y = ceil(M max_j F[j, y]), shape (M,), up to rounding of the products."""
     products = matrix.shape[1] * matrix.max(axis=0)
     nearest = np.rint(products)
     close = (nearest >= 1.0) & (np.abs(products - nearest) <= _ROUNDING * nearest)
@@ -62,7 +62,7 @@ def cells(matrix: FloatArray) -> IntArray:
 def printed_scale_factor(hypotheses: int, epsilon: float, delta: float) -> float:
     """Return the published Laplace scale of all K losses, for width 1 of each.
 
-    ``(2 sqrt(2 K log(1/delta)) + sqrt(K epsilon)) / epsilon``: more than composition needs.
+    It is ``(2 sqrt(2 K log(1/delta)) + sqrt(K epsilon)) / epsilon``, more than composition needs.
     """
     root = math.sqrt(-2.0 * hypotheses * math.log(delta))
     return (2.0 * root + math.sqrt(hypotheses * epsilon)) / epsilon
@@ -88,10 +88,10 @@ class PublishedChannel:
     horizon : int
         T >= 2.
     epsilon, delta : float
-        As in the published scale; a delta of 0 is that of one loss (Algorithm 2).
+        As in the published scale; a delta of 0 means one loss (Algorithm 2).
     sensitivity : {"round", "worst_case", "exact", "printed"}
-        Width of the values that noise is scaled to: ``log(1 + (T - 1) N / M)`` of this array,
-        its largest value for any array, the width of this array's values, or the published
+        Width of the values to which the noise is scaled: ``log(1 + (T - 1) N / M)`` of this array,
+        the largest such value for any array, the width of this array's values, or the published
         log(KT), which may be too small.
 
     Attributes
@@ -99,9 +99,9 @@ class PublishedChannel:
     counts : int array of shape (M,)
         Cells of each label.
     background : array of shape (M,)
-        The cells' uniform distribution, n_y / N.
+        Uniform distribution over the cells, n_y / N.
     width, b, shift, c : float
-        Width, scale of the noise, c' and c = 1 / (width + 2 c'): a report r stands for the
+        Width, scale of the noise, c' and c = 1 / (width + 2 c'): a report r represents the
         normalised loss ``-c (r - c')``.
     step : float
         Lattice step.
@@ -129,7 +129,7 @@ class PublishedChannel:
         self._edges = np.cumsum(self.counts)
         lowest = -math.log(horizon * total / labels)
         honest = math.log1p((horizon - 1) * total / labels)
-        # A label that no hypothesis allows has no cell, and is never sent; its share is unused.
+        # A label that no hypothesis allows has no cell and is never sent, so its share is unused.
         shares = (1.0 - 1.0 / horizon) * matrix / np.maximum(self.counts, 1)
         values: FloatArray = np.log(labels * (shares + 1.0 / (horizon * total)))
         owned = values[:, self.counts > 0]
@@ -150,14 +150,14 @@ class PublishedChannel:
         if span is None:
             span = math.ceil(self.width / self.step)
             if sensitivity == "worst_case":
-                span = max(span, self.spread)  # ends of the range may round apart
+                span = max(span, self.spread)  # the ends of the range may round apart
         if delta > 0.0:
             factor = printed_scale_factor(count, epsilon, delta)
-            # This is more than the product's rounding can take away.
+            # The factor exceeds the rounding error of the product.
             self.scale = Fraction(factor * span * (1.0 + 2.0**-49))
         else:
             factor = 1.0 / epsilon
-            # Ten reports of 0.1 must be within a budget of 1, however doubles round.
+            # Ten reports of 0.1 must fit into a budget of 1, however doubles round.
             self.scale = Fraction(span) / Fraction(epsilon * (1.0 - 2.0**-50))
         self.b = factor * self.width
         self.shift = self.b * (2.0 * math.log(horizon) + math.log(count))
@@ -167,8 +167,8 @@ class PublishedChannel:
     def true_epsilon(self) -> float:
         """Epsilon of a report (at the given delta for all losses), from the integers as sent.
 
-        For one loss it is exact up to rounding, the random replacement of labels included, for up
-        to 4096 labels; else an upper bound without it. O(K M^2).
+        For one loss and up to 4096 labels it is exact up to rounding, and accounts for the random
+        replacement of labels. Otherwise it is an upper bound without the replacement. O(K M^2).
         """
         if self.spread == 0:
             return 0.0
@@ -181,8 +181,8 @@ class PublishedChannel:
 
     def _mixed_ratio(self, values: IntArray) -> float:
         """Return the largest log-ratio of two reports' probabilities, for one loss."""
-        # Between neighbouring values all laws are a e^(z/s) + b e^(-z/s), so that ratios are
-        # monotone: it is enough to look at the values themselves.
+        # Between neighbouring values all laws are a e^(z/s) + b e^(-z/s), so ratios are monotone,
+        # and it is enough to compare at the values themselves.
         shares = self.background[self.counts > 0]
         scale, found = float(self.scale), 0.0
         for z in np.unique(values):
@@ -197,7 +197,7 @@ class PublishedChannel:
 
         The number of words drawn does not depend on the label.
         """
-        # Both draws are made for every label, used or not.
+        # Both draws are made for every label, whether they are used or not.
         replaced = _below(self.horizon, source) == 0
         place = _below(int(self._edges[-1]), source)
         other = int(np.searchsorted(self._edges, place, side="right"))
@@ -216,8 +216,8 @@ class PublishedChannel:
 
 
 def _below(n: int, source: Source) -> int:
-    """Return a uniform integer below n: exactly, by rejection with probability below n 2^-64."""
-    # Lemire's method: these products would make some integers more likely.
+    """Return an exactly uniform integer below n; rejects with probability below n 2^-64."""
+    # Lemire's method rejects these products, which would make some integers more likely.
     least = 2**64 % n
     while True:
         product = int(source.words(1)[0]) * n
@@ -226,7 +226,7 @@ def _below(n: int, source: Source) -> int:
 
 
 def _compose(count: int, each: float, delta: float) -> float:
-    """Return epsilon of `count` reports with `each`: the smaller of the sum and the published."""
+    """Return epsilon of `count` reports with `each`: the smaller of sum and published bound."""
     root = math.sqrt(-2.0 * count * math.log(delta))
     return min(count * each, 0.5 * count * each * each + each * root)
 
@@ -239,21 +239,22 @@ class PublishedDistributionLearner:
     hypotheses : Hypotheses
         The K known distributions over M labels, with or without contexts.
     epsilon : float
-        As in the published scale: what a report costs is `true_epsilon`.
+        As in the published scale; the cost of a report is `true_epsilon`.
     horizon : int
         T >= 2.
     delta : float, default 0
-        0 for Algorithm 2, one loss drawn by public coins; above 0 for Algorithm 1, all losses.
+        0 for Algorithm 2, with one loss drawn by public coins; above 0 for Algorithm 1, with all
+        losses.
     sensitivity : {"round", "worst_case", "exact", "printed"}
-        Width that noise is scaled to, see `PublishedChannel`.
+        Width to which the noise is scaled, see `PublishedChannel`.
     learning_rate : float or "printed", optional
-        By default that of the proof; Algorithm 1 is printed with one larger by sqrt(K).
+        Default: that of the proof. The printed rate of Algorithm 1 is larger by sqrt(K).
     public_seed : int, default 0
         Seed of the coins that draw the loss.
 
     Notes
     -----
-    One process sees all labels: for comparison, not for use.
+    One process sees all labels, so it is for comparisons and not for use.
     """
 
     def __init__(
@@ -283,9 +284,9 @@ class PublishedDistributionLearner:
         self._last: tuple[ArrayLike | None, PublishedChannel] | None = None
 
     def channel(self, x: ArrayLike | None = None) -> PublishedChannel:
-        """Return what devices send in context `x`."""
+        """Return the channel of devices in context `x`."""
         matrix = self._hypotheses.matrix(x)
-        # Channels are kept, since contexts repeat and a channel costs O(K M).
+        # The last channel is cached, because contexts repeat and a channel costs O(K M).
         if self._last is None or self._last[0] is not matrix:
             made = PublishedChannel(
                 matrix, self._horizon, self._epsilon, self._delta, self._sensitivity
@@ -304,7 +305,7 @@ class PublishedDistributionLearner:
     def observe(self, label: Any, source: Source, x: ArrayLike | None = None) -> None:
         """Play a round: draw the report on a label (anything else is "no event"), and learn."""
         channel, index = self.channel(x), self.index
-        # One hypothesis leaves nothing to learn, so that nothing is sent.
+        # With one hypothesis there is nothing to learn, so nothing is sent.
         if self._hypotheses.count > 1:
             report = np.array(channel.respond(index, label, source))
             rows = slice(None) if index is None else slice(index, index + 1)
@@ -314,7 +315,7 @@ class PublishedDistributionLearner:
     @property
     def weights(self) -> FloatArray:
         """Weights of the hypotheses, shape (K,)."""
-        # The least value is subtracted, which cancels: weights neither overflow nor all vanish.
+        # Subtracting the least value cancels, and weights neither overflow nor all underflow.
         powers: FloatArray = np.exp(-self._rate * (self._losses - self._losses.min()))
         weights: FloatArray = powers / powers.sum()
         return weights
@@ -330,7 +331,8 @@ class PublishedDistributionLearner:
     def true_epsilon(self) -> float:
         """Epsilon of a report in any round: the nominal one unless the width is the printed one.
 
-        Then that of the array of hypotheses; with contexts, an upper bound for any array.
+        For the printed width, it is that of the array of hypotheses; with contexts, an upper bound
+        for any array.
         """
         count, labels = self._hypotheses.count, self._hypotheses.labels
         if self._sensitivity != "printed" or count == 1 or labels is None:
@@ -345,11 +347,11 @@ class PublishedDistributionLearner:
         return max(self._epsilon, _compose(count, ratio / factor, self._delta))
 
     def risk_bound(self) -> float:
-        """Return the published bound in expectation on the KL-risk of T rounds, in nats.
+        """Return the published bound on the expected KL-risk of T rounds, in nats.
 
-        ``sqrt(2 K T log K) / c + 4 log((K + 1) T)`` (all losses: without K in the root): the
-        normalisation, clipping, and the event that some noise leaves its range. Infinite for
-        another rate, and for a width that is not fixed.
+        It is ``sqrt(2 K T log K) / c + 4 log((K + 1) T)`` (for all losses, without K in the root),
+        which covers the normalisation, clipping, and the event that some noise leaves its range.
+        Infinite for another rate, and for a width that is not fixed.
         """
         count, horizon = self._hypotheses.count, self._horizon
         fixed = self._hypotheses.kind == "array" and self._sensitivity != "printed"

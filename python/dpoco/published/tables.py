@@ -1,12 +1,12 @@
-"""The tables of ``dpoco table``: noise of published constants, and proven regret side by side.
+"""The tables of ``dpoco table``: noise of published constants, and proven regret of learners.
 
-Every number is computed by the accountants themselves.
+The accountants compute every number.
 
-* `noise_table`: how much noise exact accounting saves over the published constants of DP-TOFW; the
-  smoothness constant and the leaf bound are common factors and cancel.
-* `regret_table`: every Euclidean learner, for losses that are 1-Lipschitz on a ball of diameter 1:
-  bounds are in units of G D, and the decision that never moves has 1/2.
-* `expert_table`: every learner of experts, for losses in [0, 1] and against the best sequence of
+* `noise_table`: how much noise exact accounting saves compared with the published constants of
+  DP-TOFW. The smoothness constant and the leaf bound are common factors and cancel.
+* `regret_table`: all Euclidean learners, for losses that are 1-Lipschitz on a ball of diameter 1.
+  Bounds are in units of G D; a constant decision has 1/2.
+* `expert_table`: all learners of experts, for losses in [0, 1], against the best sequence of
   experts with at most S switches.
 
 Proofs: ``docs/privacy/tree_frank_wolfe.md``; ``docs/privacy/noisy_ftrl.md`` and
@@ -39,11 +39,11 @@ class NoiseTableEntry:
     epsilon : float
         Requested epsilon.
     tree_ratio : float
-        Published noise scale over the exact one, both with a binary tree.
+        Published noise scale divided by the exact one, both with a binary tree.
     blt_ratio : float
-        Noise of the worst released sum, published tree over exact BLT.
+        Noise of the worst released sum: published tree divided by exact BLT.
     spent_epsilon : float
-        Epsilon that the published noise really spends.
+        Epsilon that the published noise actually spends.
     """
 
     horizon: int
@@ -68,7 +68,7 @@ class RegretTableEntry:
     weights : float
         `ContinuousMultiplicativeWeights`, linear losses.
     published_leader, published_weights : float
-        The same two with their published parameters, the bound proven again at these.
+        The same two with their published parameters, with the bound proved again for these.
     """
 
     horizon: int
@@ -116,7 +116,7 @@ def noise_table(
     horizons: Iterable[int] = (10**3, 10**4, 10**5, 10**6, 10**7),
     epsilons: Iterable[float] = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0),
 ) -> list[NoiseTableEntry]:
-    """Return the comparison for every pair, horizons in the outer loop."""
+    """Return the comparison for every pair, with horizons in the outer loop."""
     epsilons = tuple(epsilons)
     return [_noise_entry(horizon, epsilon) for horizon in horizons for epsilon in epsilons]
 
@@ -157,9 +157,10 @@ def format_markdown(
     table: Sequence[NoiseTableEntry] | Sequence[RegretTableEntry] | Sequence[ExpertTableEntry],
     digits: int | None = None,
 ) -> str:
-    """Return a table as Markdown; of noise with one row per horizon, cells "tree / blt / spent".
+    """Return a table as Markdown; the table of noise has cells "tree / blt / spent".
 
-    `digits` are 3 of noise and 2 of regret per round by default; regret of experts is whole.
+    The table of noise has one row per horizon. By default, `digits` are 3 for noise and 2 for
+    regret per round; regret of experts is rounded to integers.
     """
     names, rows = ["rounds"], []
     noise: dict[int, dict[float, str]] = {}
@@ -182,19 +183,19 @@ def format_markdown(
         epsilons = list(dict.fromkeys(e for row in noise.values() for e in row))
         names += [f"epsilon = {epsilon:g}" for epsilon in epsilons]
         rows = [[str(n), *(row.get(e, "") for e in epsilons)] for n, row in noise.items()]
-    # 1e+05 is written 1e5, as in the pages that quote these tables.
+    # 1e+05 is written as 1e5, as in the pages that quote these tables.
     return text_table([names, *rows]).replace("e+0", "e")
 
 
 def _rounds_text(horizon: int) -> str:
-    """Return a horizon as a power of ten times a digit, such as 1e+05, or else all its digits."""
+    """Return a horizon as a digit times a power of ten, such as 1e+05, or else all its digits."""
     text = f"{horizon:.0e}"
     return text if float(text) == horizon else str(horizon)
 
 
 def text_table(cells: Sequence[Sequence[str]]) -> str:
     """Return rows of texts, the head first, as a Markdown table."""
-    # A name with a bar would be two cells.
+    # A name with a bar would be split into two cells.
     plain = [[cell.replace("|", r"\|") for cell in row] for row in cells]
     head, *body = (f"| {' | '.join(row)} |" for row in plain)
     return "\n".join([head, "|" + "---|" * len(cells[0]), *body])
@@ -207,12 +208,12 @@ def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
     from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 
     delta = 1.0 / horizon
-    # The exact noise for this budget, which both sums are compared with.
+    # The exact noise for this budget, with which both sums are compared.
     mu = gaussian_mu(epsilon, delta)
     published = published_sigma(
         Budget._derived(epsilon, delta), pushes=horizon, kappa=1.0, leaf_bound=1.0
     )
-    # A leaf of norm 1 that is replaced moves by 2.
+    # Replacing a leaf of norm 1 moves it by up to 2.
     tree = 2.0 * column_norm("tree", horizon) / mu
     blt_error = 2.0 * max_error(choose_method(horizon), horizon) / mu
     return NoiseTableEntry(
@@ -227,7 +228,7 @@ def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
 def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEntry:
     """Return the bounds of all Euclidean learners, per round, in units of G D.
 
-    Losses are 1-Lipschitz on the ball of diameter 1, so that G D is 1 and bounds need no unit.
+    Losses are 1-Lipschitz on the ball of diameter 1, so G D is 1 and bounds need no unit.
     """
     from dpoco.accounting import (
         continuous_multiplicative_weights,
@@ -241,8 +242,8 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     ball, linear = LpBall(dimension, 2.0, 0.5), LinearLoss(1.0)
     # G = 1 and D = 1, and Hessians up to G / D.
     smooth = CustomLoss(lipschitz=1.0, smoothness=1.0)
-    # Records this long give a logistic loss its largest Hessian 1 = 1/4 * 2^2; its slope, at most
-    # 2 sigmoid(1), is divided out below.
+    # For records of this length, a logistic loss has the largest Hessian 1 = 1/4 * 2^2. Its slope,
+    # at most 2 sigmoid(1), is divided out below.
     logistic = LogisticLoss(feature_bound=2.0)
     slope = float(logistic.lipschitz(ball))
     leader = coupled_regularized_leader.calibrate
@@ -281,6 +282,6 @@ def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> 
         share=bound(batch_share, **compared),
         share_pure=bound(batch_share, noise="knorm", **compared),
         share_adaptive=bound(batch_share, adversary="adaptive", **compared),
-        # None: calibrated without a budget, hence without noise.
+        # calibrated without a budget, and so without noise
         nonprivate=bound(oblivious_tracker, None, **compared),
     )
