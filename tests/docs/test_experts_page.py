@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpoco.published.tables import expert_table, format_markdown
+from bench.regret_tables import expert_table, format_experts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experts.md").read_text()
 
 
-def test_the_table_is_what_the_command_prints():
+def test_the_table_is_what_the_script_prints():
     table = expert_table()
-    assert format_markdown(table) in PAGE
+    assert format_experts(table) in PAGE
     for entry in table:
         # What the page advises.
         assert entry.nonprivate < entry.tracker < entry.horizon

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpoco.published.tables import format_markdown, regret_table
+from bench.regret_tables import format_regret, regret_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "oco.md").read_text()
 
 
-def test_the_table_is_what_the_command_prints():
+def test_the_table_is_what_the_script_prints():
     table = regret_table()
-    assert format_markdown(table) in PAGE
+    assert format_regret(table) in PAGE
     for entry in table:
         # The order of the columns is the advice of the page.
         assert entry.ftrl < entry.leader < entry.weights < 0.5

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -309,20 +308,17 @@ def _tell_key(public: PublicKey, place: Path, as_json: bool) -> None:
     typer.echo(f"fingerprint: {public.fingerprint}")
 
 
-table_app = typer.Typer(
-    help="Print tables of the accounting, as Markdown or JSON.\n\nExample: dpoco table regret",
-    no_args_is_help=False,
-)
+table_app = typer.Typer(no_args_is_help=False)
 
 
-def _print(name: str, as_json: bool, entries_of: Callable[[], Sequence[Any]]) -> None:
-    with shell.errors_in_one_line():
-        entries = entries_of()
-        if as_json:
-            rows = [asdict(entry) for entry in entries]
-            shell.print_json({"schema": "dpoco.table/1", "table": name, "rows": rows})
-        else:
-            typer.echo(tables.format_markdown(entries))
+@table_app.callback()
+def table_command() -> None:
+    """Print tables of the accounting, as Markdown or JSON.
+
+    For example:
+
+    dpoco table noise
+    """
 
 
 @table_app.command()
@@ -342,48 +338,16 @@ def noise(
 
     dpoco table noise --horizons 1000,100000 --epsilons 1,4
     """
-    _print(
-        "noise",
-        as_json,
-        lambda: tables.noise_table(
+    with shell.errors_in_one_line():
+        entries = tables.noise_table(
             shell.whole_numbers("--horizons", horizons),
             shell.numbers("--epsilons", epsilons, positive=True),
-        ),
-    )
-
-
-@table_app.command()
-def regret(
-    epsilon: shell.Epsilon = 1.0,
-    delta: float = shell.option(1e-06, "Privacy budget."),
-    as_json: shell.JsonFlag = False,
-) -> None:
-    """Proven regret per round of the Euclidean learners, as a Markdown table.
-
-    In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
-
-    For example:
-
-    dpoco table regret --epsilon 4
-    """
-    _print("regret", as_json, lambda: tables.regret_table(epsilon=epsilon, delta=delta))
-
-
-@table_app.command()
-def experts(
-    epsilon: shell.Epsilon = 1.0,
-    delta: float = shell.option(1e-06, "Privacy budget, positive."),
-    as_json: shell.JsonFlag = False,
-) -> None:
-    """Proven regret of the learners of experts against S switches, as a Markdown table.
-
-    Losses in [0, 1]; a bound above the number of rounds says nothing.
-
-    For example:
-
-    dpoco table experts --epsilon 4 --json
-    """
-    _print("experts", as_json, lambda: tables.expert_table(epsilon=epsilon, delta=delta))
+        )
+        if as_json:
+            rows = [asdict(entry) for entry in entries]
+            shell.print_json({"schema": "dpoco.table/1", "table": "noise", "rows": rows})
+        else:
+            typer.echo(tables.format_markdown(entries))
 
 
 COMMANDS = {
