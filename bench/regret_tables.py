@@ -2,9 +2,10 @@
 
     python bench/regret_tables.py [--epsilon 1] [--delta 1e-6]
 
-The pages docs/oco.md and docs/experts.md show them. The accountants compute every number. The first table is for losses that are 1-Lipschitz on a ball of diameter 1: bounds are
-per round in units of G D, and the decision that never moves has 1/2. The second one is for losses
-in [0, 1], against the best sequence of experts with at most S switches.
+The pages docs/oco.md and docs/experts.md show them. The accountants compute every number. The first
+table is for losses that are 1-Lipschitz on a ball of diameter 1: bounds are per round in units of
+G D, and the decision that never moves has 1/2. The second one is for losses in [0, 1], against the
+best sequence of experts with at most S switches.
 
 Proofs: docs/privacy/noisy_ftrl.md and oco_regret.md; prefix_hedge.md, tracker_accounting.md and
 batch_share.md.

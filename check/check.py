@@ -955,10 +955,8 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
 def batch_loss(own: Any, near: Near) -> Loss:
     """Return the loss of noisy sums of batches of losses (batch_share.md)."""
     n, law, grid, rounds = own.experts, own.law, own.grid, near.rounds
-    known = law in ("knorm", "laplace", "gaussian", "response")
+    known = law in ("knorm", "laplace", "gaussian")
     require_covered(n >= 2 and known and own.scale > 0, "such a batch")
-    single = own.batch == 1 and own.scale * 700 >= 1
-    require_covered(law != "response" or single, "a response to a batch")
     if grid > 0:
         require_grid(grid, own.scale)
         centred = grid * 2**16 <= 1 and n * own.batch <= 2**53 * grid
@@ -1265,7 +1263,7 @@ def derive_loss(own: Any, near: Near) -> Loss | None:
     """Return the loss that follows from a description; None where there is no privacy."""
     require_covered(own.kind in MECHANISMS, f"a {own.kind} by itself")
     whoever = own.kind in ("coupled_draws", "local_report", "open", "parts")
-    seen_by(near, "server" if whoever or getattr(own, "law", "") == "response" else "everyone")
+    seen_by(near, "server" if whoever else "everyone")
     return MECHANISMS[own.kind](own, near)
 
 

@@ -1,6 +1,5 @@
 #include "dpoco/experts/batch_share.hpp"
 
-#include "dpoco/mechanisms/coordinate_response.hpp"
 #include "mechanism_fields.hpp"
 #include "registrars.hpp"
 
@@ -17,7 +16,6 @@ std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& law, 
                                                         std::uint64_t experts, double grid = 0.0) {
   const auto dimension = static_cast<Index>(experts);
   if (scale == 0.0) return mechanisms::make_additive_noise(AdditiveLaw::none, 0.0, dimension, grid);
-  if (law == "response") return mechanisms::make_coordinate_response(1.0 / scale, dimension);
   const AdditiveLaw added = law == "knorm"      ? AdditiveLaw::cube_exponential
                             : law == "gaussian" ? AdditiveLaw::gaussian
                             : law == "laplace"  ? AdditiveLaw::laplace

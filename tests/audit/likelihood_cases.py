@@ -151,7 +151,6 @@ SELECTIONS = {
     "PolyhedralFrankWolfe, simplex": polyhedral(Simplex(3), weights="paper"),
     "PolyhedralFrankWolfe, points": polyhedral(VertexSet([[0.0, -1], [1, -0.5], [-1, 1]])),
     **{f"BatchShare, {noise}": share(noise) for noise in ("knorm", "gaussian", "laplace")},
-    "BatchShare, response": share("coordinate_rr", 1),
 }
 
 # ---- epochs, alarms, coins -----------------------------------------------------------------------

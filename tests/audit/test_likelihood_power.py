@@ -68,7 +68,7 @@ def test_own_actions_may_differ_and_are_accounted_for():
 CLAIMS = {
     "ContinualSum, blt": (4.0, 300), "NoisyFTRL": (4.0, 300), "PrefixHedge": (4.0, 300),
     "NoisyMax, exponential": (4.0, 300), "BatchShare, knorm": (4.0, 300),
-    "BatchShare, response": (4.0, 300), "PolyhedralFrankWolfe": (5.0, 250),
+    "PolyhedralFrankWolfe": (5.0, 250),
     "SufficientStatistics": (4.0, 200), "LinUCB, lattice": (4.0, 150),
     "HighDimensionalBandit, no schedule": (4.0, 200), "HighDimensionalBandit, tree": (4.0, 200),
     "EpochSelector, exponential": (2.0, 350), "WindowSelector": (2.0, 350),

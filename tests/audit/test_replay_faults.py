@@ -53,7 +53,7 @@ def audited(name, fault):
         (find(AboveThreshold), {"query_scale": 0.5}),
         (find(AboveThreshold, alarms=3), {"threshold_scale": 0.5}),
         *((find(BatchShare, noise=noise), {"scale": 0.25})
-          for noise in ("knorm", "gaussian", "laplace", "coordinate_rr")),
+          for noise in ("knorm", "gaussian", "laplace")),
         *((find(EpochSelector, **own), {"scale": 0.5})
           for own in ({}, {"selection": "gumbel"}, {"selection": "laplace"})),
         (find(WindowSelector), {"scale": 0.5}),

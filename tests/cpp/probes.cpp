@@ -9,7 +9,6 @@
 #include "dpoco/experts/oblivious_tracker.hpp"
 #include "dpoco/local/hedge.hpp"
 #include "dpoco/mechanisms/additive_noise.hpp"
-#include "dpoco/mechanisms/coordinate_response.hpp"
 #include "dpoco/mechanisms/vertex_selection.hpp"
 #include "dpoco/noise/discrete.hpp"
 #include "dpoco/noise/exponential.hpp"
@@ -168,9 +167,7 @@ Array release_vector(Source& source, const std::string& law, double scale, Reals
                             : law == "knorm"    ? AdditiveLaw::cube_exponential
                             : law == "gaussian" ? AdditiveLaw::gaussian
                                                 : AdditiveLaw::laplace;
-  const auto release = scale > 0.0 && law == "response"
-                           ? mechanisms::make_coordinate_response(1.0 / scale, dimension)
-                           : mechanisms::make_additive_noise(added, scale, dimension, grid);
+  const auto release = mechanisms::make_additive_noise(added, scale, dimension, grid);
   Array out(dimension);
   release->release(x, source, writable(out));
   return out;

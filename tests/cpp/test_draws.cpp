@@ -14,7 +14,6 @@
 #include "dpoco/domains/vertex_set.hpp"
 #include "dpoco/mechanisms/above_threshold.hpp"
 #include "dpoco/mechanisms/additive_noise.hpp"
-#include "dpoco/mechanisms/coordinate_response.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
 #include "dpoco/mechanisms/vertex_selection.hpp"
@@ -82,7 +81,7 @@ void check_releases(VectorRelease& mechanism, const Reals& x, double tolerance,
   const std::string law = mechanism.law();
   // Discrete Laplace noise is made of words only.
   const bool counts = law != "none" && !(law == "laplace" && mechanism.grid() > 0.0);
-  for (std::uint64_t k = 1; k <= (law == "response" ? 60 : 3); ++k) {
+  for (std::uint64_t k = 1; k <= 3; ++k) {
     Reals out = x;
     mechanism.release(out, source, out);  // in place
     const Reals expected = reference(x, same);
@@ -207,37 +206,6 @@ TEST_CASE("noise on a grid is integers of it, added exactly to what x is on it")
   }
   CHECK_THROWS_AS(make_additive_noise(AdditiveLaw::cube_exponential, 1.0, 2, 0x1p-20),
                   std::invalid_argument);
-}
-
-TEST_CASE("a response on one coordinate has the bit and the place of its variates") {
-  for (const double epsilon : {1e-9, 1e-4, 1.99e-3, 2.01e-3, 0.5, 3.0, 40.0, 700.0}) {
-    for (const std::size_t d : {1, 2, 7}) {
-      const auto mechanism = make_coordinate_response(epsilon, static_cast<Index>(d));
-      CHECK(mechanism->strength() == epsilon);
-      CHECK(std::strcmp(mechanism->law(), "response") == 0);
-      for (const double least : {0.0, 0.3}) {
-        Reals x(d);
-        for (std::size_t i = 0; i < d; ++i) x[i] = least + 0.35 * static_cast<double>(i % 3);
-        check_releases(*mechanism, x, 3e-14, [&](const Reals& from, Source& same) {
-          const auto n = static_cast<double>(d);
-          const auto place =
-              static_cast<std::size_t>(std::min(std::floor(same.uniform() * n), n - 1));
-          const Reals e = drawn(same, Variate::exponential, 2);
-          const double odds = std::exp(-epsilon), value = from[place];
-          const double down = (1.0 - value) + value * odds, up = value + (1.0 - value) * odds;
-          Reals out(d, 0.0);
-          // n / (2 tanh(epsilon / 2)), as expm1 has it.
-          const double size = -0.5 * n * (2.0 + std::expm1(-epsilon)) / std::expm1(-epsilon);
-          out[place] = e[1] / up < e[0] / down ? size : -size;
-          return out;
-        });
-      }
-    }
-  }
-  for (const double epsilon : {0.0, -1.0, 700.1, kNan, 1e-320}) {
-    CHECK_THROWS_AS(make_coordinate_response(epsilon, 2), std::invalid_argument);
-  }
-  CHECK_THROWS_AS(make_coordinate_response(1.0, 0), std::invalid_argument);
 }
 
 TEST_CASE("a selected vertex is the winner of the documented race") {

@@ -25,7 +25,6 @@ CONFIGURATIONS = [
     {"budget": PURE, "noise": "laplace", "batch": 3, "learning_rate": 2.0},
     {"budget": MIXED, "noise": "gaussian", "batch": 5, "share_rate": 0.3},
     {"budget": MIXED, "noise": "gaussian", "batch": 2, "learning_rate": 500.0},
-    {"budget": PURE, "noise": "coordinate_rr", "switches": 1},
     {"budget": PURE, "calibration": "paper", "switches": 2, "learning_rate": 3.0},
     {"budget": None, "batch": 7, "switches": 1},
     {"budget": None, "learning_rate": 50.0, "batch": 1},
@@ -106,8 +105,7 @@ class Reference:
         self.inputs.append(x)
         released = x
         if self.noise.law != "none":
-            law = "response" if self.noise.law == "coordinate_rr" else self.noise.law
-            released = probes.release_vector(self.source, law, self.noise.scale, x)
+            released = probes.release_vector(self.source, self.noise.law, self.noise.scale, x)
         v = self.log_w - p.learning_rate * released
         v -= logsumexp(v)
         if p.floor > 0:

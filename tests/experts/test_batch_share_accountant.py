@@ -34,7 +34,7 @@ from dpoco.published import asi_tracking
 MIXED = Budget(1.0, 1e-6)
 
 
-@pytest.mark.parametrize("law", ["knorm", "laplace", "coordinate_rr"])
+@pytest.mark.parametrize("law", ["knorm", "laplace"])
 def test_the_least_noise_of_a_pure_epsilon_is_never_too_small(law):
     """Exactly: a quotient that is rounded to nearest is too small every other time."""
     too_small = 0
@@ -97,37 +97,6 @@ def test_moments_of_the_cube_noise():
         lambda r: scipy.stats.gamma.pdf(r, 5.0) * math.sinh(0.3 * r) / (0.3 * r), 0, 200
     )
     assert bounds.Noise("knorm", 1.0, 4).log_moment(0.3) == pytest.approx(math.log(value), rel=1e-8)
-
-
-def test_terms_of_the_randomised_response():
-    rng = np.random.default_rng(1)
-    for n, epsilon, rate in [(2, 1.0, 0.1), (5, 0.4, 0.05), (3, 4.0, 1.0), (1000, 1.0, 1e-4)]:
-        slope = math.tanh(epsilon / 2)
-        size = n / (2 * slope)
-        most = bounds.Noise("coordinate_rr", 1 / epsilon, n).batch_cost(1, rate)
-        comparator = bounds.Noise("coordinate_rr", 1 / epsilon, n).log_moment(rate)
-        tightest = 0.0
-        for trial in range(200):
-            w = rng.dirichlet(np.full(n, 0.3))
-            losses = rng.integers(0, 2, n) if trial % 2 else rng.uniform(size=n)
-            losses = np.zeros(n) if trial == 0 else losses
-            up = 0.5 + (2 * losses - 1) * slope / 2
-            # E over the coordinate and the bit of -log sum_j w_j exp(-rate estimate_j) / rate.
-            mix = 0.0
-            for b, p in ((1.0, up), (-1.0, 1 - up)):
-                factor = np.exp(-rate * size * b)
-                mix += np.mean(p * -np.log1p(w * (factor - 1))) / rate
-            assert (w @ (losses - 0.5)) - mix <= most * (1 + 1e-9)
-            x = losses[0] - 0.5
-            value = math.log(
-                math.exp(-rate * x) * (1 + (up[0] * math.exp(rate * size)
-                + (1 - up[0]) * math.exp(-rate * size) - 1) / n)
-            )  # fmt: skip
-            assert value <= comparator + 1e-12
-            tightest = max(tightest, value)
-        assert tightest >= 0.5 * comparator  # the bound is not idle
-    second = bounds.Noise("coordinate_rr", 1.0, 10).batch_cost(1, 1e-6) / 1e-6
-    assert second == pytest.approx(10 / math.tanh(0.5) ** 2 / 8, rel=1e-4)
 
 
 def test_published_examples_of_the_bound():
@@ -202,7 +171,7 @@ def test_schedules_are_optimal():
 
 
 def test_pure_guarantees():
-    for noise in ("knorm", "laplace", "coordinate_rr", "auto"):
+    for noise in ("knorm", "laplace", "auto"):
         p = calibrate(6, horizon=1000, budget=Budget(0.7, 0.0), switches=1, noise=noise)
         found = guarantee(p)
         assert found.epsilon == pytest.approx(0.7, rel=1e-12)
@@ -281,7 +250,6 @@ def test_parameters_are_checked():
     for part, changes in (
         ("mechanism", {"law": "none"}),
         ("mechanism", {"scale": -1.0}),
-        ("mechanism", {"law": "response"}),
         ("tuning", {"share_rate": 0.95}),
         ("tuning", {"share_rate": 1e-200}),
         ("tuning", {"floor": 0.01}),

@@ -68,29 +68,6 @@ def test_gaussian_and_laplace_noise_have_their_scale():
             assert distance(z, lambda x, cdf=cdf, s=wrong: cdf(x / s)) > bound(z.size)
 
 
-def test_randomised_responses_have_their_odds():
-    epsilon, n, draws = 0.8, 4, 40_000
-    x = np.array([0.0, 0.25, 1.0, 0.5])
-    source = Source.seeded(3)._engine
-    released = np.array(
-        [probes.release_vector(source, "response", 1 / epsilon, x) for _ in range(draws)]
-    )
-    amplitude = n / (2 * math.tanh(epsilon / 2))
-    assert np.all((released == 0).sum(axis=1) == n - 1)
-    np.testing.assert_allclose(np.abs(released).sum(axis=1), amplitude, rtol=1e-14)
-    assert scipy.stats.chisquare((released != 0).sum(axis=0)).pvalue > ALARM
-    for i in range(n):
-        ups, trials = int((released[:, i] > 0).sum()), int((released[:, i] != 0).sum())
-        p = 0.5 + (2 * x[i] - 1) * math.tanh(epsilon / 2) / 2
-        assert scipy.stats.binomtest(ups, trials, p).pvalue > ALARM
-        if x[i] in (0.0, 1.0):
-            wrong = 0.5 + (2 * x[i] - 1) * math.tanh(1.3 * epsilon / 2) / 2
-            assert scipy.stats.binomtest(ups, trials, wrong).pvalue < ALARM
-    # The extreme odds differ by exactly e^epsilon.
-    high, low = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
-    assert math.log(high / low) == pytest.approx(epsilon, rel=1e-12)
-
-
 def test_released_sums_lie_on_a_coarse_grid():
     for noise, scale in (("knorm", 3.0), ("gaussian", 13.3), ("laplace", 0.7)):
         learner = engine(1, 1, noise, scale)

@@ -46,7 +46,6 @@ def test_the_simulated_row_of_the_table():
     [
         {"budget": PURE},
         {"budget": PURE, "noise": "laplace"},
-        {"budget": PURE, "noise": "coordinate_rr"},
         {"budget": dpoco.Budget(1.0, 1e-6), "noise": "gaussian"},
         {"budget": PURE, "adversary": "adaptive"},
         {"budget": None},

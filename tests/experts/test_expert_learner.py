@@ -165,7 +165,7 @@ def test_the_detector_is_built_as_described(monkeypatch, options):
 
 
 @pytest.mark.parametrize("budget", [BUDGET, None])
-@pytest.mark.parametrize("noise", ["knorm", "coordinate_rr", "gaussian", "laplace"])
+@pytest.mark.parametrize("noise", ["knorm", "gaussian", "laplace"])
 def test_noise_may_be_named_again_beside_parameters(noise, budget):
     options = {"horizon": 40, "budget": budget, "noise": noise}
     parameters = make("BatchShare", **options).plan

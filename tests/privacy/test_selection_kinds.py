@@ -165,8 +165,6 @@ def test_every_field_counts(values, free):
         (SUM, {"grid": 2.0**-14, "scale": 2.0**3}),
         (SUM, {"law": "knorm"}),
         (SUM, {"batch": 2**34}),
-        (SUM, {"law": "response", "grid": 0.0}),
-        (SUM, {"law": "response", "grid": 0.0, "batch": 1, "scale": 1.0 / 701.0}),
         (DRAWS, {"experts": True}),
     ],
 )
@@ -209,8 +207,6 @@ def test_released_sums_by_hand():
     bare = replace(SUM, grid=0.0)
     assert replace(bare, law="laplace").loss(NEAR) == Pure(5 / 8.0)
     assert replace(bare, law="knorm").loss(NEAR) == Pure(1 / 8.0)
-    response = replace(bare, law="response", batch=1)
-    assert response.loss(NEAR) == response.loss(Neighbours(view="server")) == Pure(1 / 8.0)
 
 
 def test_many_pure_selections_are_concentrated():
@@ -269,7 +265,6 @@ LEARNERS = [
     lambda: ObliviousTracker(5, horizon=100, budget=Budget(1.0, 1e-6)),
     lambda: BatchShare(5, horizon=100, budget=PURE),
     lambda: BatchShare(5, horizon=100, budget=Budget(1.0, 1e-6), noise="gaussian"),
-    lambda: BatchShare(5, horizon=100, budget=PURE, noise="coordinate_rr"),
     lambda: NoisyMax(5, horizon=9, budget=Budget(1.0, 1e-6), noise="laplace", sensitivity=1.0),
     lambda: AboveThreshold(horizon=9, budget=PURE, alarms=2, sensitivity=1.0),
     lambda: PolyhedralFrankWolfe(

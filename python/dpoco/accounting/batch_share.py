@@ -6,8 +6,7 @@ are as private as one release. Between neighbouring streams it changes by at mos
 in l1 and, after subtracting the common shift, sqrt(N - (N mod 2) / N) in l2:
 
 * "knorm", density exp(-max |z| / k): 1/k, purely; "laplace" of scale b: N/b, purely;
-* "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails;
-* "coordinate_rr": the epsilon of the response, purely, even against the party that collects it.
+* "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails.
 
 The printed algorithm adds Laplace noise of scale 1/epsilon and claims epsilon; N epsilon is true.
 
@@ -19,8 +18,6 @@ lmgf(u) = log E exp(u Z_1) of the noise, whose law is symmetric:
 
 * streams fixed in advance: pi / eta + nb (eta B^2 / 8 + lmgf(eta) / eta) + S floor(B / 2);
 * streams that react: that plus min_u (log |C(nb, S)| + nb lmgf(u)) / u.
-
-For randomised response (B = 1), `Noise.batch_cost` replaces the terms of a batch.
 
 The prior starts at a uniformly drawn expert, keeps it with probability 1 - sigma in each round and
 moves to each other expert with probability sigma / (N - 1). Exponential weights on all sequences
@@ -152,10 +149,10 @@ class Noise:
 
     Attributes
     ----------
-    law : {"knorm", "gaussian", "laplace", "coordinate_rr", "none"}
+    law : {"knorm", "gaussian", "laplace", "none"}
         Law as in `BatchShare`, or "none".
     scale : float
-        Scale of the law; 1 / epsilon for "coordinate_rr".
+        Scale of the law.
     experts : int
         N.
     """
@@ -171,18 +168,12 @@ class Noise:
         ----------
         rate : float
             At least 0, per unit of loss. The laws are symmetric, so the sign does not matter.
-
-        Notes
-        -----
-        For "coordinate_rr", the largest log moment of the estimate's error over all losses l.
         """
         if self.law == "none" or rate == 0.0:
             return 0.0
         x = rate * self.scale
         if self.law == "gaussian":
             return 0.5 * x * x
-        if self.law == "coordinate_rr":
-            return _response_moment(self.scale, self.experts, rate)
         # The tails of these laws fall like e^(-|z| / scale), so moments are infinite beyond that
         # rate.
         if not x < 1.0:
@@ -196,12 +187,8 @@ class Noise:
 
     @property
     def variance(self) -> float:
-        """Variance of one coordinate (for randomised response, an upper bound)."""
-        # With probability 1 / N, the estimate of a response is N times a sign, over 2 tanh(epsilon
-        # / 2).
+        """Variance of one coordinate."""
         n = self.experts
-        if self.law == "coordinate_rr":
-            return 0.25 * n / math.tanh(0.5 / self.scale) ** 2
         cube = (n + 1.0) * (n + 2.0) / 3.0
         factor = {"none": 0.0, "gaussian": 1.0, "laplace": 2.0, "knorm": cube}[self.law]
         return factor * self.scale * self.scale
@@ -209,13 +196,10 @@ class Noise:
     def batch_cost(self, batch: int, rate: float) -> float:
         """Return a batch's cost to the learner: eta B^2/8 from its losses, the rest from noise.
 
-        For randomised response both are in one term: with a = eta N / (2 tanh(epsilon / 2)) and
-        phi(a) = e^a - 1 - a, (phi(-a) + e^epsilon phi(a)) / ((1 + e^epsilon) N eta).
-
         Parameters
         ----------
         batch : int
-            B; 1 for randomised response.
+            B.
         rate : float
             eta > 0.
 
@@ -224,10 +208,6 @@ class Noise:
         float
             In units of loss; infinite for rates at which moments are infinite.
         """
-        if self.law == "coordinate_rr":
-            a = rate * self.experts / (2.0 * math.tanh(0.5 / self.scale))
-            odds = math.exp(-1.0 / self.scale)
-            return (odds * _bend(-a) + _bend(a)) / ((1.0 + odds) * self.experts * rate)
         return 0.125 * rate * batch * batch + self.log_moment(rate) / rate
 
     def largest(self, steps: int, switches: int) -> float:
@@ -341,7 +321,7 @@ def bound_regret(noise: Noise, rounds: int, switches: int, schedule: Schedule) -
     steps = -(-rounds // batch)
     prior = share_log_prior(noise.experts, steps, switches, sigma) / eta
     cost = noise.batch_cost(batch, eta)
-    plain = 0.0 if noise.law == "coordinate_rr" else 0.125 * eta * batch * batch
+    plain = 0.125 * eta * batch * batch
     # If a comparator switches inside a batch, we compare with the expert that it keeps longest
     # there (docs/privacy/batch_share.md, "Regret").
     inside = float(min(switches, rounds - 1) * (batch // 2))
@@ -406,7 +386,7 @@ def search(
         schedule = Schedule(size, eta, sigma)
         return bound_regret(noise, rounds, switches, schedule).bound(adversary), schedule
 
-    if batch is not None or noise.law == "coordinate_rr" or n == 1:
+    if batch is not None or n == 1:
         return at(1 if batch is None else batch)
     # The grid has ratios of 1.19, which are halved repeatedly around the best point. 2^41 exceeds
     # the longest horizon, 10^12.
@@ -420,30 +400,6 @@ def search(
         if not fresh or high - low <= size // 512:
             return tried[size]
         tried.update((each, at(each)) for each in fresh)
-
-
-def _response_moment(scale: float, experts: int, rate: float) -> float:
-    """Return max over l in [0, 1] of log E exp(rate (estimate_1 - l)) of randomised response.
-
-    With x = l - 1/2, this is -rate x + log(A + B x), which is concave in x.
-    """
-    slope = math.tanh(0.5 / scale)
-    a = rate * experts / (2.0 * slope)
-    if a > 700.0:
-        return math.inf
-    level = 1.0 + (math.cosh(a) - 1.0) / experts
-    tilt = 2.0 * slope * math.sinh(a) / experts
-    # The stationary point of a concave function, or the nearest end of the interval.
-    x = min(0.5, max(-0.5, 1.0 / rate - level / tilt))
-    return max(0.0, -rate * x + math.log(level + tilt * x))
-
-
-def _bend(a: float) -> float:
-    """Return e^a - 1 - a."""
-    # The three terms cancel for small a, where we use a series.
-    if abs(a) < 0.01:
-        return 0.5 * a * a * (1 + a / 3 * (1 + a / 4 * (1 + a / 5 * (1 + a / 6 * (1 + a / 7)))))
-    return math.expm1(a) - a if a < 700.0 else math.inf
 
 
 def _log_sinhc(y: float) -> float:
@@ -470,10 +426,8 @@ LAWS = {
     "knorm": "noise of density exp(-max|z|/scale)",
     "gaussian": "Gaussian noise",
     "laplace": "Laplace noise",
-    "coordinate_rr": "randomised response on one coordinate",
     "none": "no noise",
 }
-_LARGEST_RESPONSE = 700.0  # of one randomised response; e^-epsilon must be a double
 
 
 @dataclass(frozen=True)
@@ -538,7 +492,7 @@ def find_noise(plan: SharePlan) -> Noise:
     drawn, n = plan.mechanism.part(BatchRelease), plan.tuning.experts
     if drawn is None or drawn.scale == 0.0:
         return Noise("none", 0.0, n)
-    return Noise("coordinate_rr" if drawn.law == "response" else drawn.law, drawn.scale, n)
+    return Noise(drawn.law, drawn.scale, n)
 
 
 def guarantee(
@@ -614,7 +568,7 @@ def calibrate(
         None adds no noise and gives no guarantee. With delta = 0 purely private noise is used.
     switches : int
         S: the regret is measured against sequences of experts with at most S switches.
-    noise : {"auto", "knorm", "gaussian", "laplace", "coordinate_rr"}
+    noise : {"auto", "knorm", "gaussian", "laplace"}
         "auto": "knorm", or "gaussian" if the budget has a delta and the bound is smaller.
     adversary : {"oblivious", "adaptive"}
         Which regret bound is minimised and stated: for streams fixed in advance, or for all.
@@ -648,8 +602,6 @@ def calibrate(
     choice("noise", noise, ("auto", *(law for law in LAWS if law != "none")))
     choice("numerics", numerics, ("auto", *NUMERICS))
     choice("adversary", adversary, ADVERSARIES)
-    if noise == "coordinate_rr" and batch not in (None, 1):
-        raise ValueError("noise 'coordinate_rr' needs batch 1")
     # The search below chooses the free parameters.
     given = ShareTuning(
         experts=n,
@@ -680,7 +632,7 @@ def calibrate(
     else:
         law = laws[0]
         moves = share_rate is None and given.switches and n > 1
-        if (batch is None and law.law != "coordinate_rr") or learning_rate is None or moves:
+        if batch is None or learning_rate is None or moves:
             raise MissingHorizonError(
                 "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
                 "share_rate, or a nominal_horizon to choose them for"
@@ -707,7 +659,7 @@ def make_plan(tuning: ShareTuning, noise: Noise, numerics: str) -> SharePlan:
     CalibrationError
         If no grid fits the noise and the batch.
     """
-    law, grid = {"coordinate_rr": "response", "none": "knorm"}.get(noise.law, noise.law), 0.0
+    law, grid = "knorm" if noise.law == "none" else noise.law, 0.0
     if numerics == "lattice" and noise.law not in ("none", *LATTICE_NOISES):
         raise ValueError("numerics 'lattice' is for noise 'gaussian' and 'laplace'")
     if numerics != "float" and noise.law in LATTICE_NOISES:
@@ -736,7 +688,7 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     ----------
     experts : int
         N.
-    noise : {"knorm", "gaussian", "laplace", "coordinate_rr"}
+    noise : {"knorm", "gaussian", "laplace"}
         Only "gaussian" uses delta.
     budget : Budget
         Budget for all releases; a round enters one sum only.
@@ -756,9 +708,10 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     if not 1e-90 <= budget.epsilon <= 1e90:
         raise CalibrationError("noise can be scaled for epsilon in [1e-90, 1e90] only")
     factor = movement(noise, experts)
-    epsilon = min(budget.epsilon, _LARGEST_RESPONSE) if noise == "coordinate_rr" else budget.epsilon
     # Rounding may give a scale whose epsilon exceeds the budget.
-    return raise_scale(factor / epsilon, lambda scale: sum_up((1, factor, scale)) <= epsilon)
+    return raise_scale(
+        factor / budget.epsilon, lambda scale: sum_up((1, factor, scale)) <= budget.epsilon
+    )
 
 
 def regret(plan: SharePlan, rounds: int) -> ShareRegret | None:

@@ -190,7 +190,7 @@ def _signs(shape: tuple[int, ...]) -> FloatArray:
 
 # Options that select other code, with all their values, by names of `dpoco.learners`.
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
-    "batch-share": {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
+    "batch-share": {"noise": ("knorm", "gaussian", "laplace")},
     "prefix-hedge": {"numerics": ("float", "lattice")},
     "epoch-selector": {"selection": ("exponential", "gumbel", "laplace")},
     "window-selector": {"selection": ("exponential", "gumbel")},
@@ -435,7 +435,6 @@ _LISTED = (
     _row("batch-share", _WIDE, batch=2, switches=1, noise="gaussian"),
     _row("batch-share", 5, batch=3, noise="gaussian"),
     _row("batch-share", 4, batch=3, switches=1, noise="laplace", budget=_PURE),
-    _row("batch-share", _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
     *(_row("lipschitz", Box([0.0], [1.0]), lipschitz=1.0, resolution=n, participation=rule)
       for n, rule in ((5, _PERSON), (_WIDE, None))),
     *_sums("tree-frank-wolfe"),

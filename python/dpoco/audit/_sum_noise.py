@@ -454,25 +454,17 @@ class Batches(Family):
             order, name = _NORMS.get(m.law, (np.inf, "the maximum norm"))
             moved = float(np.linalg.norm(a - b, order))
             yield f"a batch's sum in {name}", moved, movement(m.law, self.learner.experts)
-            yield from self._spend(a, b, moved)
+            yield from self._spend(moved)
 
-    def _spend(self, ours: FloatArray, theirs: FloatArray, moved: float) -> Iterator[Change]:
+    def _spend(self, moved: float) -> Iterator[Change]:
         """Yield the cost of a release's movement with the noise in use, and the promised bound."""
         m, found = self.mechanism, self.learner.guarantee
         if not found.private:
             return
-        pure = found.epsilon_at(0.0)
-        if m.law == "gaussian":
-            if found.mu is not None:
-                yield "mu of the releases", ratio(moved, m.scale), found.mu
-        elif m.law == "response":
-            bias = 0.5 * np.tanh(0.5 * m.epsilon)
-            high = [0.5 + (2.0 * x - 1.0) * bias for x in (ours, theirs)]
-            with np.errstate(divide="ignore"):
-                logs = [np.abs(np.log(a / b)) for a, b in (high, [1.0 - x for x in high])]
-            yield "the log odds of a response", float(np.max(logs)), pure
-        else:
-            yield "the log odds of a release", ratio(moved, m.scale), pure
+        if m.law != "gaussian":
+            yield "the log odds of a release", ratio(moved, m.scale), found.epsilon_at(0.0)
+        elif found.mu is not None:
+            yield "mu of the releases", ratio(moved, m.scale), found.mu
 
     def facts(self) -> dict[str, bool]:
         """Return whether weights were shared between experts, for sequences with switches."""
@@ -571,8 +563,6 @@ class ReleasedBatches(Scorer):
         from scipy import special
 
         law, scale = self.mechanism.law, self.mechanism.scale
-        if law == "response":
-            return self._responses(released, world)
         own, other = (released - self._inputs[w] for w in (world, 1 - world))
         if not scale > 0.0 or np.any(np.all(np.abs(own) <= 1e-9 * scale, axis=2)):
             return Scores(np.zeros(len(released)), np.empty((len(released), 0)), (SILENT,))
@@ -592,16 +582,3 @@ class ReleasedBatches(Scorer):
             parts = special.gammainc(own.shape[2], radius / scale), 0.5 * (entry / radius + 1.0)
             uniforms = np.stack(parts, axis=2)
         return Scores(change.sum(axis=1), uniforms)
-
-    def _responses(self, released: FloatArray, world: int) -> Scores:
-        """Return the scores of randomized responses: a uniformly drawn coordinate, and its sign."""
-        n, epsilon = released.shape[2], self.mechanism.epsilon
-        place = np.abs(released).argmax(axis=2)
-        up = np.take_along_axis(released, place[:, :, None], axis=2)[:, :, 0] > 0.0
-        laws = []
-        for w in (world, 1 - world):
-            high = 0.5 + (2.0 * self._inputs[w] - 1.0) * np.tanh(0.5 * epsilon) / 2.0
-            cells = (np.stack([1.0 - high, high], axis=2) / n).reshape(-1, 2 * n)
-            laws.append(np.broadcast_to(cells, (len(released), *cells.shape)))
-        stray = "a response is impossible under the declared law"
-        return score_draws(laws[0], laws[1], 2 * place + up, world, stray)

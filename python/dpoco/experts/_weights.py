@@ -218,11 +218,10 @@ class BatchShare(Weighted):
         agree with `budget` and with every other argument that you pass.
     switches : int, default 0
         The regret is measured against sequences of experts with at most this many switches.
-    noise : {"auto", "knorm", "gaussian", "laplace", "coordinate_rr"}
+    noise : {"auto", "knorm", "gaussian", "laplace"}
         "knorm": density exp(-max |z| / scale), pure. "gaussian": needs delta > 0 and is better from
         some 50 experts on. "auto": the one of these two with the smaller regret bound. "laplace":
-        pure, with six times the variance of "knorm". "coordinate_rr": randomised response on one
-        coordinate per round, which is private also against the party that collects it.
+        pure, with six times the variance of "knorm".
     adversary : {"oblivious", "adaptive"}
         Losses for which the regret bound is minimised and stated: losses fixed in advance, or all
         losses. Privacy never depends on it.
@@ -320,8 +319,7 @@ class BatchShare(Weighted):
         # contradict.
         if drawn is None or drawn.scale == 0.0:
             return {}
-        law = "coordinate_rr" if drawn.law == "response" else drawn.law
-        return {"noise": law, "numerics": "lattice" if drawn.grid > 0.0 else "float"}
+        return {"noise": drawn.law, "numerics": "lattice" if drawn.grid > 0.0 else "float"}
 
     def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
         p = self.plan.tuning

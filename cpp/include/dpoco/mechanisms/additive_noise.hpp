@@ -25,7 +25,7 @@ class VectorRelease {
   // variates would leave it.
   virtual bool accounts_for(const random::Source& source, std::uint64_t releases,
                             std::uint64_t uniforms) const = 0;
-  // The parameter of the law: a scale, 0 without noise, or the epsilon of a response.
+  // The parameter of the law: a scale, 0 without noise.
   virtual double strength() const noexcept = 0;
   virtual const char* law() const noexcept = 0;
   virtual double grid() const noexcept { return 0.0; }  // of exact integers; 0 for doubles

@@ -6,9 +6,7 @@ neighbouring streams is at most 1 in max-norm, N in l1 and, the common shift tak
 sqrt(N - (N mod 2) / N) in l2:
 
 * "knorm", density exp(-max |z| / k): 1/k, purely; "laplace" of scale b: N/b, purely;
-* "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails;
-* "response", randomised response on one coordinate of a single round: its epsilon, 1 / scale,
-  purely, also against the party that collects it.
+* "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails.
 
 Proof: ``docs/privacy/batch_share.md``; grids: ``docs/privacy/lattice.md``.
 """
@@ -32,7 +30,6 @@ __all__ = ["BatchRelease", "movement"]
 # The subtracted mean is rounded along the common shift, orthogonal to the change, so the effect is
 # of second order.
 _MEAN = 1.0 + 1e-9
-_SMALLEST_RESPONSE = 1.0 / 700.0  # e^-epsilon must be a double
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,10 @@ class BatchRelease(Mechanism):
     ----------
     experts : int
         N, entries of a sum; at least 2.
-    law : {"knorm", "laplace", "gaussian", "response"}
-        Noise that is added to a sum; a "response" is released instead of one round's losses.
+    law : {"knorm", "laplace", "gaussian"}
+        Noise that is added to a sum.
     scale : float
-        k, b or s, in units of the losses; for a response 1 / epsilon; 0 for no noise.
+        k, b or s, in units of the losses; 0 for no noise.
     batch : int
         Rounds in a sum.
     grid : float
@@ -68,26 +65,18 @@ class BatchRelease(Mechanism):
     def __post_init__(self) -> None:
         """Refuse laws, counts and grids that no proof is about."""
         super().__post_init__()
-        self.check_choice("law", ("knorm", "laplace", "gaussian", "response"))
+        self.check_choice("law", ("knorm", "laplace", "gaussian"))
         if self.experts < 2:
             raise ValueError(f"{self.kind} is about 2 experts at least")
-        if self.law == "response" and (self.batch != 1 or self.scale < _SMALLEST_RESPONSE):
-            raise ValueError(f"a response of {self.kind} is to one round, with epsilon up to 700")
         if self.grid > 0.0:
             self._check_grid()
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of one response."""
-        return 1.0 / self.scale
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of the releases that a person's rounds enter; None without noise.
 
         The separation limits how many rounds of a person are in one sum; squares add up.
         """
-        if self.law != "response":
-            central(near)
+        central(near)
         if self.scale == 0.0:
             return None
         moved = movement(self.law, self.experts)
@@ -120,8 +109,7 @@ class BatchRelease(Mechanism):
 def movement(law: str, experts: int) -> float:
     """Return the largest change of a sum by a vector in [-1, 1]^N, in the norm of the law.
 
-    For Gaussian noise the vector is centred. For a response, whose scale is 1 / epsilon, the result
-    is 1.
+    For Gaussian noise the vector is centred.
     """
     if law == "gaussian":
         return math.sqrt(experts - (experts % 2) / experts) * _MEAN
