@@ -6,12 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit import audit_learner, black_box_audit, likelihood_audit, replay_audit
+from dpoco.audit import (
+    audit_learner,
+    black_box_audit,
+    check_learner,
+    likelihood_audit,
+    replay_audit,
+)
 
 __all__ = [
     "black_box",
     "brute_force",
     "closed_form",
+    "contract",
     "difference_attack",
     "dp_accounting",
     "drift",
@@ -51,6 +58,19 @@ def black_box(subject: Any) -> bool:
         trials=subject.runs,
         events=getattr(subject, "events", None),
     ).violated
+
+
+def contract(subject: Any) -> bool:
+    """`dpoco.audit.check_learner`: a rule of the contract of all learners is broken."""
+
+    def make(**given: Any) -> Any:
+        return subject.kind(3, **subject.options, **given)
+
+    try:
+        check_learner(make, checks=[subject.rule])
+    except AssertionError:
+        return True
+    return False
 
 
 def standard_audit(name: str) -> bool:

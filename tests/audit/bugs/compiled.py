@@ -138,7 +138,7 @@ MUTATIONS = [
     Mutation(
         "one-round-past-the-horizon", "The horizon is compared with one round too few.",
         "mechanisms/continual_sum.cpp", "rounds > horizon_ - round_",
-        "rounds > horizon_ + 1 - round_", "state:the_sum", "protocol:horizon",
+        "rounds > horizon_ + 1 - round_", "state:the_wall", "checks:contract",
     ),
     Mutation(
         "bit-with-half-the-exponent", "e^(-epsilon/2) where e^(-epsilon) is the odds.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +15,9 @@ from dpoco.learning.state import Stateful
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
 
+from .checks import contract
 from .kit import Bug, Patch, maker, other
-from .protocol import charged_first, copies, horizon, messages, once, resume
+from .protocol import charged_first
 
 T = 8
 SUM = maker(ContinualSum, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-6), method="tree", bound=1.0)
@@ -29,42 +29,23 @@ def as_it_is(subject: Any) -> Any:
     return subject
 
 
-@functools.cache
-def the_sum() -> Any:
-    def start() -> Any:
-        p = SUM.honest().plan
-        return ContinualSum(3, horizon=T, budget=None, plan=p, source=Source.seeded(3), bound=1.0)
+def the_sum(rule: str) -> Any:
+    """A sum that keeps a rule of the contract."""
+    options = {"budget": dpoco.Budget(1.0, 1e-6), "method": "blt", "bound": 1.0}
+    return SimpleNamespace(kind=ContinualSum, options=options, rule=rule)
 
-    def reloaded(learner: Any) -> Any:
-        return loaded(saved(learner))
 
-    def saved(learner: Any) -> Any:
-        return learner._to_bytes()
+def the_wall() -> Any:
+    return the_sum("horizons_are_walls")
 
-    def loaded(data: Any) -> Any:
-        return ContinualSum._from_bytes(data)
 
-    def odd_values(canary: float) -> list[Any]:
-        return [
-            np.full(3, canary), np.full(4, canary), canary, [canary, math.nan, 0.0],
-            np.array([canary, math.inf, 1.0]), [canary, 1j, 0.0], [[canary] * 3], [str(canary)] * 3,
-        ]  # fmt: skip
-
-    def allowed(value: Any) -> bool:
-        return np.shape(value) == (3,) and np.asarray(value).dtype == np.float64
-
-    return SimpleNamespace(
-        start=start, step=lambda learner: learner.push(ROW), rounds=T, restored=reloaded,
-        saved=saved, loaded=loaded, odd_values=odd_values, allowed=allowed,
-        give=lambda learner, value: learner.push(value),
-    )  # fmt: skip
+def under(rule: str, name: str, plant: Any, patch: Patch | None = None) -> Bug:
+    """Return a bug that a rule of the contract notices."""
+    return Bug(name, functools.partial(the_sum, rule), plant, (contract,), patch)
 
 
 def of_kind(kind: Any) -> Any:
-    def plant(subject: Any) -> Any:
-        return other(subject, start=lambda: SUM(Source.seeded(3), kind))
-
-    return plant
+    return lambda subject: other(subject, kind=kind)
 
 
 # ---- horizons ------------------------------------------------------------------------------------
@@ -102,29 +83,28 @@ class OneMore(ContinualSum):
 # ---- restarts ------------------------------------------------------------------------------------
 
 
-def with_fresh_key(subject: Any) -> Any:
-    """Plant: the state holds sums, and a restart takes a new key."""
+def restored_with(change: Any) -> Any:
+    """Patch: what is read from a state has other words in its engine."""
 
-    def restored(learner: Any) -> Any:
-        sums = np.frombuffer(learner._engine.state(), dtype="<u8").copy()
-        fresh = ContinualSum._from_bytes(learner._to_bytes())
-        words = np.frombuffer(fresh._engine.state(), dtype="<u8").copy()
-        assert np.array_equal(sums, words)
-        words[-11:-7] = np.random.default_rng(4).integers(2**63, size=4)  # the key
-        fresh._engine.restore(words.tobytes())
-        return fresh
+    def patched(right: Any) -> Any:
+        def read(cls: Any, data: bytes) -> Any:
+            learner = right(data)
+            words = np.frombuffer(learner._engine.state(), dtype="<u8").copy()
+            change(words)
+            learner._engine.restore(words.tobytes())
+            return learner
 
-    return other(subject, restored=restored, loaded=lambda data: restored(subject.loaded(data)))
+        return classmethod(read)
+
+    return Patch(ContinualSum, "_from_bytes", patched)
 
 
-def without_position(subject: Any) -> Any:
-    """Plant: a restart knows the sum, and begins its stream again."""
+def take_a_new_key(words: Any) -> None:
+    words[-11:-7] = np.random.default_rng(4).integers(2**63, size=4)
 
-    def restored(learner: Any) -> Any:
-        fresh, total = subject.start(), learner.round * ROW
-        return SimpleNamespace(push=lambda value: fresh.push(value) + total)
 
-    return other(subject, restored=restored)
+def begin_the_stream_again(words: Any) -> None:
+    words[-6:] = 0
 
 
 def copied_with_noise(right: Any) -> Any:
@@ -177,7 +157,7 @@ class Showing(ContinualSum):
         return super().push(value)
 
     def __repr__(self) -> str:
-        return f"ContinualSum(total={self.total})"
+        return f"{super().__repr__()}, total={self.total}"
 
 
 @functools.cache
@@ -206,25 +186,30 @@ def handed_out_first(right: Any) -> Any:
 
 
 BUGS = [
-    Bug("clamped-horizon", the_sum, of_kind(Clamped), (horizon,)),
-    Bug("one-round-too-many", the_sum, of_kind(OneMore), (horizon,)),
-    Bug("restart-with-a-fresh-key", the_sum, with_fresh_key, (resume, once)),
-    Bug("restart-without-a-counter", the_sum, without_position, (resume,)),
-    Bug(
-        "unpickled-copies-go-on", the_sum, as_it_is, (copies,),
+    under("horizons_are_walls", "clamped-horizon", of_kind(Clamped)),
+    under("horizons_are_walls", "one-round-too-many", of_kind(OneMore)),
+    under(
+        "saved_states_go_on", "restart-with-a-fresh-key", as_it_is, restored_with(take_a_new_key)
+    ),
+    under(
+        "saved_states_go_on", "restart-without-a-counter", as_it_is,
+        restored_with(begin_the_stream_again),
+    ),
+    under(
+        "pickles_wait_for_resume", "unpickled-copies-go-on", as_it_is,
         Patch(Stateful, "_check_active", lambda right: lambda self: None),
     ),
-    Bug(
-        "deep-copies-share-noise", the_sum, as_it_is, (copies,),
+    under(
+        "copies_share_no_noise", "deep-copies-share-noise", as_it_is,
         Patch(Stateful, "__deepcopy__", copied_with_noise),
     ),
-    Bug(
-        "clones-share-noise", the_sum, as_it_is, (copies,),
+    under(
+        "copies_share_no_noise", "clones-share-noise", as_it_is,
         Patch(Stateful, "clone", cloned_with_noise),
     ),
-    Bug("exception-with-data", the_sum, of_kind(Talkative), (messages,)),
-    Bug("exception-for-data", the_sum, of_kind(Strict), (messages,)),
-    Bug("repr-with-data", the_sum, of_kind(Showing), (messages,)),
+    under("malformed_records_are_refused", "exception-with-data", of_kind(Talkative)),
+    under("missing_values_are_silent", "exception-for-data", of_kind(Strict)),
+    under("reports_show_no_data", "repr-with-data", of_kind(Showing)),
     Bug(
         "ledger-that-charges-afterwards", the_ledger, as_it_is, (charged_first,),
         Patch(Ledger, "open", handed_out_first),
