@@ -165,15 +165,9 @@ def test_plans_that_do_not_fit_the_problem():
     assert not none.private
 
 
-def test_records_and_texts():
-    for learner in ("polyhedral", "tree"):
-        for gap in (math.inf, 0.25):
-            p = calibrate(arm_learner=learner, gap=gap)
-            text = json.dumps(p.to_dict(), allow_nan=False)
-            kinds = accountant.ArmsTuning, accountant.ArmsForecast
-            assert dpoco.Plan.from_dict(json.loads(text), *kinds) == p
+def test_texts():
+    p = calibrate(arm_learner="tree", gap=0.25)
     g = accountant.guarantee(3, BALL, p, budget=BUDGET)
-    assert dpoco.Guarantee.from_json(g.to_json()) == g
     text = str(g)
     reason = "no bound is proved, because"
     for words in ("a log of all actions is not covered", "OTHER users", reason):

@@ -5,12 +5,15 @@ A plan whose mechanism is another learner's is refused, or certified as what the
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from functools import cache
+from types import NoneType
 
 import pytest
 from tests.contract.test_releases import LISTED, VARIANTS, moved, named_subject
 
+from dpoco.accounting import Guarantee
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.plan import Plan
 from dpoco.audit._contract import RUNNING, _standard_subject, quiet
@@ -84,6 +87,16 @@ def test_neither_tuning_nor_forecast_moves_a_guarantee(name):
                 continue
             assert made.guarantee.loss == honest.loss, (key, other)
             assert part == "tuning" or key == "regret_scope" or made.guarantee == honest
+
+
+@pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
+def test_records_of_plans_and_guarantees_keep_every_bit(name):
+    own, _ = planned(name)
+    plan, stated = own._plan, own.guarantee
+    record = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    kinds = (type(plan.tuning), type(plan.forecast)) if isinstance(plan, Plan) else ()
+    assert type(plan).from_dict(record, *(each for each in kinds if each is not NoneType)) == plan
+    assert Guarantee.from_json(stated.to_json()) == stated
 
 
 def louder(value):

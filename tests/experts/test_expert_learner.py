@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import numpy as np
 import pytest
 from tests.descriptions import told
-from tests.published import planned
 
 import dpoco
 from dpoco import experts
@@ -164,46 +162,7 @@ def test_the_detector_is_built_as_described(monkeypatch, options):
     assert drawn == learner.guarantee.description
 
 
-@pytest.mark.parametrize("budget", [BUDGET, None])
-@pytest.mark.parametrize("noise", ["knorm", "gaussian", "laplace"])
-def test_noise_may_be_named_again_beside_parameters(noise, budget):
-    options = {"horizon": 40, "budget": budget, "noise": noise}
-    parameters = make("BatchShare", **options).plan
-    assert make("BatchShare", **options, plan=parameters).plan == parameters
-
-
 PURE, ENDLESS = dpoco.Budget(1.0, 0.0), {"horizon": None, "share_rate": 0.1}
-RECORDS = [
-    ("prefix_hedge", 6, {"sum_method": "tree"}, {"scale": -1.0}),
-    ("prefix_hedge", 6, {"budget": None}, {"learning_rate": -1.0}),
-    ("epoch_selector", 6, {}, {"first": 6}),
-    ("shift_detector", 6, {"horizon": None, "calibration": "paper"}, {"detects": 1}),
-    ("oblivious_tracker", 6, {"switches": 2}, {"batch": 0}),
-    ("oblivious_tracker", 6, {"budget": PURE, "prior": "at_most"}, {"share_rate": 0.1}),
-    ("oblivious_tracker", 6, ENDLESS, {"share_rate": -0.1}),
-    ("oblivious_tracker", 6, {"max_resamples": 9}, {"cap": -1}),
-    ("oblivious_tracker", 6, {"budget": None}, {"horizon": 0}),
-    ("batch_share", 6, {"switches": 2}, {"floor": 0.01}),
-    ("batch_share", 6, {"learning_rate": 9.0, "budget": PURE}, {"switches": -1}),  # infinite bound
-    ("lipschitz", dpoco.domains.Box([0.0], [1.0]), {"lipschitz": 1.0}, {"resolution": [1]}),
-    ("lipschitz", dpoco.domains.Box([1.0], [1.0]), {"lipschitz": 1.0}, {"resolution": [1]}),
-]
-
-
-@pytest.mark.parametrize(("name", "problem", "options", "wrong"), RECORDS)
-def test_parameters_and_guarantees_survive_json(name, problem, options, wrong):
-    accountant = getattr(dpoco.accounting, name)
-    options = {"horizon": 200, "budget": BUDGET} | options
-    p = planned(accountant, problem, **options)
-    record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
-    kinds = type(p.tuning), type(p.forecast)
-    assert dpoco.Plan.from_dict(record, *kinds) == p
-    known = [problem] if name == "lipschitz" else []
-    found = accountant.guarantee(*known, p, budget=options["budget"])
-    assert dpoco.Guarantee.from_json(found.to_json()) == found
-    part = "mechanism" if {*wrong} <= {*record["mechanism"]} else "tuning"
-    with pytest.raises(dpoco.StateError):
-        dpoco.Plan.from_dict({**record, part: {**record[part], **wrong}}, *kinds)
 
 
 def test_switches_beyond_the_horizon_are_planned_for_silently():

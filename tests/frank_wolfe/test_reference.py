@@ -101,19 +101,3 @@ def test_matches_the_independent_implementation(case, loss_name):
         )  # the comparison is of moving decisions
         switches = np.flatnonzero(np.any(expected[1:] != expected[:-1], axis=1))
         assert np.array_equal(trace.switches, switches)
-
-
-def test_losses_in_the_trace_are_those_of_the_decisions():
-    rng = np.random.default_rng(1)
-    features, targets = rng.normal(size=(50, 3)), rng.normal(size=50) * 2
-    for loss, _ in LOSSES.values():
-        learner = TreeFrankWolfe(LpBall(3, 2.0, 2.0), loss, horizon=50, budget=None)
-        trace = learner.run(features, targets)
-        for t in range(50):
-            own = loss.batch_values(
-                learner.domain, trace.decisions[t], features[t : t + 1], targets[t : t + 1]
-            )
-            assert trace.losses[t] == pytest.approx(own[0], rel=1e-12, abs=1e-15)
-        assert trace.regret(trace.decisions[7])[-1] == pytest.approx(
-            trace.losses.sum() - trace.comparator_losses(trace.decisions[7]).sum()
-        )

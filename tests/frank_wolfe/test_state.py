@@ -96,23 +96,6 @@ def framed(header, payload, *, version=1, magic=b"dpocost\n"):
     return frame + hashlib.sha256(frame).digest()
 
 
-def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
-    state, path = forged(), tmp_path / "framed"
-    header, payload = state.header, state.payload
-    path.touch(0o600)
-    path.write_bytes(framed(header, payload))
-    assert dpoco.load(path).round == 7  # framing itself is fine
-    refused(b"", tmp_path)
-    refused(b"PK\x03\x04" + bytes(1000), tmp_path)
-    refused(framed(header, payload, magic=b"foreign\n"), tmp_path)
-    refused(framed(header, payload, version=2), tmp_path)
-    refused(framed(header, payload, version=0), tmp_path)
-    for kind in ("Unknown", "os.system", None, ["TreeFrankWolfe"], "ContinualSum"):
-        refused(framed({**header, "kind": kind}, payload), tmp_path)
-    refused(framed([header], payload), tmp_path)
-    refused(framed(header, b""), tmp_path)
-
-
 def test_a_killed_process_resumes_to_the_same_releases(tmp_path):
     """SIGKILL in the middle of `run` with checkpoints; the rest is replayed exactly."""
     rounds = 4_000_000
@@ -178,14 +161,6 @@ def test_headers_cannot_make_the_loader_allocate_what_the_file_does_not_hold(tmp
     forged().settings_refused([("object.arguments.domain", huge)])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB, of 8e6
     refused(framed(b"[" * 100_000 + b"]" * 100_000, b""), tmp_path)
-
-
-def test_a_square_root_state_with_missing_draws_is_refused():
-    state = forged(3, rounds=20)
-    payload = state.payload
-    at = payload.index(struct.pack("<QQ", 20, 20 * D))
-    rest = payload[at + 16 + 20 * D * 8 :]
-    state.refused(payload=payload[:at] + struct.pack("<QQ", 0, 0) + rest)
 
 
 def schema(features):

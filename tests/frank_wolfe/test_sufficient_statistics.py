@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import math
 import os
 import signal
@@ -83,28 +82,6 @@ def test_noise_by_hand():
     x, z = length * np.eye(5)[0], length * np.array([-u / 2, math.sqrt(1 - u * u / 4), 0, 0, 0])
     matrices, vectors = np.outer(x, x) - np.outer(z, z), weight * label * (x - z)
     assert math.hypot(*matrices.ravel(), *vectors) == pytest.approx(moved, rel=1e-12)
-
-
-@pytest.mark.parametrize("budget", [BUDGET, dpoco.Budget(0.3, 1e-7), dpoco.Budget(8.0, 1e-3)])
-def test_a_calibrated_guarantee_is_the_budget(budget):
-    learner = make(budget=budget, records=N, source=None)
-    found = learner.guarantee
-    assert budget.epsilon * (1.0 - 1e-3) < found.epsilon <= budget.epsilon
-    assert found.certified
-    assert not make(budget=budget, records=N).guarantee.certified  # seeded
-    less = changed(learner.plan, scale=learner.plan.mechanism.scale / 2)
-    with pytest.raises(dpoco.BudgetExceeded):
-        make(budget=budget, plan=less)
-
-
-def test_parameters_survive_json():
-    for budget in (BUDGET, None):
-        p = make(budget=budget, records=N).plan
-        stored = json.loads(json.dumps(p.to_dict()))
-        assert type(p).from_dict(stored) == p
-        stored["mechanism"]["batch"] = -1
-        with pytest.raises(dpoco.StateError):
-            type(p).from_dict(stored)
 
 
 @pytest.mark.parametrize(
@@ -333,18 +310,6 @@ def test_progress_and_interruption(monkeypatch):
     assert np.isfinite(learner.fit(X, Y).theta).all()  # nothing had been released
     monkeypatch.undo()
     assert np.array_equal(make().fit(X, Y).theta, whole)
-
-
-def test_the_engine_releases_once_and_counts_records():
-    engine = make(records=N)._engine()
-    with pytest.raises(dpoco.RoundOrderError, match="missing"):
-        engine.release()
-    engine.add(X, Y)
-    with pytest.raises(dpoco.RoundOrderError, match="more records"):
-        engine.add(X[:1], Y[:1])
-    engine.release()
-    with pytest.raises(dpoco.RoundOrderError, match="has been released"):
-        engine.release()
 
 
 def test_what_is_said_before_and_after_a_fit():

@@ -142,21 +142,6 @@ def test_noise_is_that_of_the_dense_matrices(numerics):
     assert np.abs(released - expected).max() <= off
 
 
-@pytest.mark.parametrize("numerics", ["float", "lattice"])
-def test_streams_and_states_have_the_same_bits_however_they_are_split(numerics):
-    n, rng = 40, np.random.default_rng(3)
-    values = rng.normal(size=(n, 3))
-    whole = make(horizon=n, numerics=numerics).run(values)
-    parts = make(horizon=n, numerics=numerics)
-    released = []
-    for t in range(n):
-        parts = ContinualSum._from_bytes(parts._to_bytes())
-        released.append(parts.push(values[t]))
-    assert np.array_equal(released, whole)
-    with pytest.raises(dpoco.HorizonExceeded):
-        parts.push(values[0])
-
-
 def whitened(total, scale, n=30, d=4000):
     """Return C times the released noise over `scale`: independent standard draws if all is well."""
     rows = encoder(total.plan.mechanism.factorisation)

@@ -289,18 +289,3 @@ def test_guarantees_state_the_arithmetic():
         make(noise="generalized_gaussian", norm=4.0)
     general = make(noise="generalized_gaussian", norm=4.0, numerics="auto")
     assert general.plan.mechanism.grid == 0.0
-
-
-def test_states_beside_the_lattice_are_refused():
-    for method in METHODS:
-        total = make(method)
-        total.run(np.random.default_rng(0).normal(size=(5, 3)))
-        state = total._engine.state()
-        words = np.frombuffer(state, dtype=np.float64).copy()
-        fresh = make(method)
-        fresh._engine.restore(state)
-        for at in (2, 11):  # a sum, and noise
-            broken = words.copy()
-            broken[at] += 1e-12 if at == 2 else 2.0**-17
-            with pytest.raises(dpoco.StateError):
-                make(method)._engine.restore(broken.tobytes())

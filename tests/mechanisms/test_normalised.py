@@ -163,21 +163,6 @@ def test_the_worst_round_is_the_end_of_a_block(n):
 
 
 @pytest.mark.parametrize("numerics", ["float", "lattice"])
-def test_streams_and_states_have_the_same_bits_however_they_are_split(numerics):
-    n, rng = 140, np.random.default_rng(3)
-    values = rng.normal(size=(n, 3))
-    whole = make(horizon=n, numerics=numerics).run(values)
-    parts = make(horizon=n, numerics=numerics)
-    released = []
-    for t in range(n):
-        parts = ContinualSum._from_bytes(parts._to_bytes())  # at every end of a block, too
-        released.append(parts.push(values[t]))
-    assert np.array_equal(released, whole)
-    with pytest.raises(dpoco.HorizonExceeded):
-        parts.push(values[0])
-
-
-@pytest.mark.parametrize("numerics", ["float", "lattice"])
 def test_one_coordinate_and_another_law(numerics):
     assert make(d=1, horizon=40, numerics=numerics).run(np.zeros((40, 1))).shape == (40, 1)
     law = {"noise": "generalized_gaussian", "norm": 4.0, "norm_order": 3.0, "numerics": "float"}

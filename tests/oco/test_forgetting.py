@@ -8,7 +8,6 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.plans import changed
 
 import dpoco
 from dpoco import _core
@@ -324,13 +323,6 @@ def test_forgetting_costs_no_privacy():
     assert exact <= own.guarantee.mu <= exact * 1.001
 
 
-def test_a_wrong_scale_is_refused():
-    own = make(half_life="auto").plan
-    halved = changed(own, scale=own.mechanism.scale / 2, grid=0.0, limit=0)
-    with pytest.raises(dpoco.BudgetExceeded):
-        make(half_life="auto", plan=halved)
-
-
 def test_choices_add_up_and_have_names():
     learner = make(half_life="auto")
     assert [each.weight for each in learner.choices].count(1.0) == 1  # before there is a release
@@ -372,21 +364,6 @@ def test_gradients_are_not_forgotten():
         NoisyFTRL(BALL, LOSS, horizon=1000, budget=BUDGET, half_life=100.0)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 7, 60])
-@pytest.mark.parametrize("half_life", ["auto", 3.0])
-def test_short_streams(horizon, half_life):
-    world = DriftingRegression("constant", max(horizon, 2), 3, seed=1)
-    learner = make(horizon=horizon, half_life=half_life)
-    run = learner.run(world.features[:horizon], world.labels[:horizon])
-    assert np.isfinite(run.losses).all()
-
-
-def test_one_dimension():
-    learner = make(dpoco.domains.LpBall(1, 2.0, 1.0), half_life="auto", horizon=2000)
-    x = np.random.default_rng(1).uniform(-1, 1, size=(2000, 1))
-    assert np.isfinite(learner.run(x, 0.5 * x[:, 0]).losses).all()
-
-
 @pytest.mark.parametrize(
     "domain",
     [
@@ -402,18 +379,6 @@ def test_domains_without_a_closed_form(domain):
     inside = [domain.contains(each) for each in run.decisions[::100]]
     assert all(inside)
     assert sum(each.weight for each in learner.choices) == pytest.approx(1.0)
-
-
-def test_a_saved_learner_goes_on_bit_for_bit(tmp_path):
-    world = DriftingRegression("turning", 3000, 3, seed=5)
-    whole, half = make(horizon=3000, half_life="auto"), make(horizon=3000, half_life="auto")
-    whole.run(world.features, world.labels)
-    half.run(world.features[:1234], world.labels[:1234])
-    half.save(tmp_path / "state")
-    again = dpoco.load(tmp_path / "state")
-    again.run(world.features[1234:], world.labels[1234:])
-    assert (again.last_decision == whole.last_decision).all()
-    assert again.choices == whole.choices
 
 
 def test_a_stream_without_end_has_constant_noise():
