@@ -109,27 +109,27 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import submodules on first use, so that ``import dpoco`` and ``dpoco --help`` are quick."""
+    """Import submodules on first use, so that ``import dpoco`` and ``dpoco --help`` are fast."""
     if name in ("__version__", "_core"):
         core = importlib.import_module("dpoco._core")
         return core.__version__ if name == "__version__" else core
-    # The classes that users write most often, each from its room.
+    # The classes that users need most often, each from its room.
     if name in _HOMES:
         return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
     if name in __all__:
         return importlib.import_module(f"dpoco.{name}")
-    # Tools ask for names such as `_repr_html_`, and need no advice.
+    # Tools ask for names such as `_repr_html_`, for which no hint is needed.
     hint = "" if name.startswith("_") else _probably(name)
     raise AttributeError(f"module 'dpoco' has no attribute {name!r}{hint}")
 
 
 def _probably(name: str) -> str:
-    """Return a question for where a public name probably is, as part of a message."""
+    """Return a question that suggests the path of a public name, as part of a message."""
     from difflib import get_close_matches
 
     from dpoco import domains, learners, losses
 
-    # People look for these at the top: modules, learners, sets and losses.
+    # People look for these at the top level: modules, learners, domains and losses.
     paths = [*__all__, *(each.path for each in learners.LEARNERS)]
     paths += [f"domains.{each}" for each in domains.__all__]
     paths += [f"losses.{each}" for each in losses.__all__]

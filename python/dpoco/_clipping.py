@@ -1,4 +1,4 @@
-"""How all packages read records: norms, clipping factors, ranges, and which records changed."""
+"""How all packages read records: norms, clipping factors, ranges, and flags of changed records."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ class Geometry(Protocol):
         """Exponent of the norm that records are clipped in."""
 
 
-# Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
+# Clipping keeps a reserve of about 1e-14 for rounding. A record exactly at the bound is not a
+# violation.
 VIOLATION_SLACK = 1e-9
 
 
 def lp_norm(x: FloatArray, order: float) -> float:
-    """``||x||_order`` for a 1-D float64 array, scaled so that nothing under- or overflows."""
-    # Compiled: NumPy's norm squares entries, and sums them in an order that depends on the machine.
+    """Return ``||x||_order`` of a 1-D float64 array, scaled to avoid under- and overflow."""
+    # Compiled, because NumPy's norm squares entries and sums them in a machine-dependent order.
     return _core.norm(np.ascontiguousarray(x), order)
 
 
 def record_clipper(domain: Geometry, bound: float, bound_l2: float | None) -> _core.RecordClipper:
-    """Return the clipper to the bounds of records in the dual norm and, if there is one, in l_2."""
+    """Return the clipper for the bounds of records in the dual norm and, if given, in l_2."""
     # An infinite bound clips nothing, so that one code path serves both cases.
     limit = math.inf if bound_l2 is None else bound_l2
     return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
@@ -47,7 +48,7 @@ def record_clipper(domain: Geometry, bound: float, bound_l2: float | None) -> _c
 def record_multipliers(
     domain: Geometry, records: FloatArray, bound: float, bound_l2: float | None
 ) -> FloatArray:
-    """Clipping factors in [0, 1], shape (T,), of the rows of `records` (T, d); 0 = not finite."""
+    """Return factors in [0, 1], shape (T,), that clip rows of `records` (T, d); 0 = not finite."""
     if records.ndim != 2 or records.shape[1] != domain.dimension:
         raise ValueError(f"records must have shape (any, {domain.dimension}); got {records.shape}")
     return record_clipper(domain, bound, bound_l2).multipliers(np.ascontiguousarray(records))
@@ -58,8 +59,8 @@ def record_flags(
     labels: FloatArray | None = None,
     label_range: tuple[float, float] = (-math.inf, math.inf),
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return which records are empty or clipped, and whose labels; shapes (T,); not private."""
-    # The clipper gives 0 for records that are not finite.
+    """Return which records are empty or clipped, and whose labels are; shapes (T,); not private."""
+    # The clipper returns 0 for records that are not finite.
     empty = factors == 0.0
     flags: dict[str, NDArray[np.bool_]] = {}
     if labels is not None:
@@ -72,7 +73,7 @@ def record_flags(
 
 def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
     """Return how contexts are read; `norms` are in units of their bound. Not private."""
-    # One entry that is not finite empties the context, as in the engine.
+    # One non-finite entry makes the whole context empty, as in the engine.
     missing = ~np.isfinite(contexts)
     empty = np.any(missing, axis=1)
     flags: dict[str, NDArray[np.bool_]] = {"missing": missing, "empty": empty}
@@ -82,7 +83,7 @@ def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
 
 
 def admitted_losses(losses: FloatArray, low: float, high: float) -> FloatArray:
-    """Return losses as learners read them: clipped to [low, high]; `low` where not finite."""
+    """Return losses as read by learners: clipped to [low, high], and `low` if not finite."""
     return np.where(np.isfinite(losses), np.clip(losses, low, high), low)
 
 

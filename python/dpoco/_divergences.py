@@ -1,4 +1,4 @@
-"""Distances between distributions, to measure predictions and to tell hypotheses apart."""
+"""Distances between distributions, to measure predictions and to distinguish hypotheses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kl_divergence(truth: ArrayLike, prediction: ArrayLike) -> FloatArray:
     Returns
     -------
     array of shape (...)
-        ``sum_y f(y) log(f(y) / p(y))``; infinite where a label that can occur has probability 0.
+        ``sum_y f(y) log(f(y) / p(y))``; infinite if a label that can occur has probability 0.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def kl_divergence(truth: ArrayLike, prediction: ArrayLike) -> FloatArray:
         For shapes that do not fit, and for numbers that are negative or not finite.
     """
     f, p = _pair(truth, prediction)
-    # 0 log 0 is 0, and f log(f / 0) infinite: NumPy warns of both.
+    # 0 log 0 is 0, and f log(f / 0) is infinite. NumPy warns about both.
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(f > 0.0, f * np.log(f / p), 0.0)
     total: FloatArray = terms.sum(axis=-1)
@@ -52,7 +52,7 @@ def total_variation(first: Any, second: Any) -> FloatArray:
     Raises
     ------
     ValueError
-        As `kl_divergence`.
+        See `kl_divergence`.
     """
     p, q = _pair(first, second)
     half: FloatArray = 0.5 * np.abs(p - q).sum(axis=-1)
@@ -62,7 +62,7 @@ def total_variation(first: Any, second: Any) -> FloatArray:
 def total_variations(matrix: FloatArray) -> FloatArray:
     """Return the distances of all pairs of rows, shape (K, K). O(K^2 M), memory O(K M)."""
     distances = np.empty((matrix.shape[0], matrix.shape[0]))
-    # The rows are taken one by one: all pairs at once would take O(K^2 M) memory.
+    # One row at a time, because all pairs at once would take O(K^2 M) memory.
     for own, row in zip(distances, matrix, strict=True):
         own[:] = 0.5 * np.abs(matrix - row).sum(axis=1)
     return distances

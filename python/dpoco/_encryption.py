@@ -1,11 +1,11 @@
-"""Keys that encrypt what is stored: state files, checkpoints and the rows of journals.
+"""Keys that encrypt stored data: state files, checkpoints and the rows of journals.
 
-Claim: without the key, what is stored shows its length and when it was written; and whatever
-`EncryptionKey.open` returns was sealed under one of its keys for the same context, unchanged.
+Claim: without the key, stored data only reveal their length and when they were written. What
+`EncryptionKey.open` returns was sealed, unchanged, with one of its keys for the same context.
 
 Layout: signature (7 bytes), format version (1), salt (32), mark of the key (16), ciphertext, tag
-(16). AES-256-GCM under its own key for each piece, which HKDF-SHA256 derives from the given
-key and the random salt, so that no nonce is ever used twice. The bytes before the ciphertext, and
+(16). Each piece is encrypted by AES-256-GCM with a separate key, which HKDF-SHA256 derives from the
+given key and the random salt, so no nonce is ever used twice. The bytes before the ciphertext, and
 the context, are authenticated with it. Sources: NIST SP 800-38D, RFC 5869. Page:
 ``docs/encryption.md``.
 """
@@ -29,12 +29,12 @@ _SIGNATURE = b"dpocoen"
 _VERSION = 1
 _SALT, _MARK, _TAG = 32, 16, 16
 _HEAD = len(_SIGNATURE) + 1 + _SALT + _MARK
-_PIECE = 1 << 20  # bytes that are encrypted at once: a long state is not copied as a whole
-_FEWEST = 16  # different bytes; random ones have fewer, or are text, with probability below 1e-9
+_PIECE = 1 << 20  # bytes that are encrypted at once, so that a long state is not copied as a whole
+_FEWEST = 16  # different bytes; random keys have fewer, or are text, with probability below 1e-9
 
 
 class UnreadableError(StateError):
-    """The stored data may be sound, but their key is missing, or open to others."""
+    """The stored data may be intact, but their key is missing or others can read it."""
 
 
 def checked_key(key: Any) -> bytes:
@@ -47,35 +47,35 @@ def checked_key(key: Any) -> bytes:
 
 
 def refuse_readable(path: Path, status: os.stat_result) -> None:
-    """Raise `StateError` if others than the owner of a file that holds secrets may use it."""
-    # On other systems modes do not say who may read.
+    """Raise `StateError` if users other than the owner may use a file that contains secrets."""
+    # On other systems, modes do not show who may read.
     if os.name == "posix" and status.st_mode & 0o077:
         command = f"chmod 600 {shlex.quote(str(path))}"
         raise UnreadableError(f"others than its owner may read or write {path.name}: {command}")
 
 
 class EncryptionKey:
-    """Key under which states and journals are encrypted and authenticated.
+    """Key with which states and journals are encrypted and authenticated.
 
     Parameters
     ----------
     *keys : bytes
         Secret keys of 32 random bytes, from ``secrets.token_bytes(32)`` or a key management
-        service. The last one writes; all of them read. Two during a rotation: the old key, then the
-        new one.
+        service. The last key encrypts; all of them decrypt. During a rotation there are two: the
+        old key, followed by the new one.
 
     Raises
     ------
     ImportError
         Without `cryptography` (the extra ``encryption``).
     TypeError, ValueError
-        If a key is not 32 bytes, or cannot be random.
+        If a key does not have 32 bytes, or cannot be random.
 
     Notes
     -----
-    The object shows its keys nowhere and cannot be pickled. An encrypted piece is 72 bytes longer
-    than a plain one and can have at most 64 GiB. Time: some 2 GB/s on one core, and 10 microseconds
-    a piece.
+    The object never shows its keys and cannot be pickled. An encrypted piece is 72 bytes longer
+    than a plain one and can have at most 64 GiB. Time: about 2 GB/s on one core, plus 10
+    microseconds per piece.
 
     Examples
     --------
@@ -107,51 +107,51 @@ class EncryptionKey:
     def from_file(cls, path: str | os.PathLike[str]) -> EncryptionKey:
         """Read keys from a text file that only its owner can read.
 
-        Each key is 64 hexadecimal digits or 44 characters of base64; keys are separated by lines or
-        spaces, the newest last.
+        Each key has 64 hexadecimal digits or 44 characters of base64. Keys are separated by lines
+        or spaces, the newest last.
 
         Raises
         ------
         StateError
-            If others than the owner may read or write the file.
+            If users other than the owner may read or write the file.
         ValueError
-            If it holds anything else.
+            If it contains anything else.
         OSError
             If it cannot be read.
         """
         place = Path(path)
         with place.open("rb") as file:
-            # This is the mode of the open file: its name may lead to another file by now.
+            # The mode of the open file, because its name may meanwhile lead to another file.
             refuse_readable(place, os.fstat(file.fileno()))
             return cls(*_parse(file.read().decode("ascii", "replace"), place.name))
 
     @classmethod
     def from_environment(cls, name: str = "DPOCO_KEY") -> EncryptionKey:
-        """Read keys from an environment variable, written as in a file.
+        """Read keys from an environment variable, in the same form as in a file.
 
         Raises
         ------
         ValueError
-            If it is not set, or holds anything else.
+            If it is not set, or contains anything else.
         """
         if name not in os.environ:
             raise ValueError(f"the environment variable {name} is not set")
         return cls(*_parse(os.environ[name], name))
 
     def seal(self, context: bytes, data: bytes) -> Iterator[bytes]:
-        """Yield `data` encrypted for a context, in pieces: `open` wants the same context."""
+        """Yield `data` encrypted for a context, in pieces; `open` needs the same context."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         salt = secrets.token_bytes(_SALT)
         key, mark = _derive(self._keys[-1], salt)
         head = b"".join((_SIGNATURE, bytes([_VERSION]), salt, mark))
         yield head
-        if len(data) <= _PIECE:  # one call, in half the time
-            # The nonce is constant: no other piece has this key, which follows from the random
-            # salt.
+        if len(data) <= _PIECE:  # one call takes half the time
+            # The nonce is constant, because no other piece has this key, which depends on the
+            # random salt.
             yield AESGCM(key).encrypt(bytes(12), data, head + context)
             return
-        # The same cipher and nonce as above: the two ways give the same bytes.
+        # The same cipher and nonce as above, so both ways give the same bytes.
         encryptor = _cipher(key, None).encryptor()
         encryptor.authenticate_additional_data(head + context)
         view = memoryview(data)
@@ -161,7 +161,7 @@ class EncryptionKey:
         yield encryptor.tag
 
     def open(self, context: bytes, data: bytes) -> bytes:
-        """Return what was sealed for a context; `StateError` for anything else."""
+        """Return the data sealed for a context; `StateError` for anything else."""
         from cryptography.exceptions import InvalidTag
 
         if not is_encrypted(data) or len(data) < _HEAD + _TAG:
@@ -171,7 +171,7 @@ class EncryptionKey:
                 f"this is encrypted in format {data[len(_SIGNATURE)]}; the library reads {_VERSION}"
             )
         salt, mark = data[_HEAD - _MARK - _SALT : _HEAD - _MARK], data[_HEAD - _MARK : _HEAD]
-        # New data are written under the last key, so that it is the likeliest.
+        # New data are written with the last key, so it is the most likely one.
         tried = (_derive(key, salt) for key in reversed(self._keys))
         found = next((key for key, own in tried if hmac.compare_digest(own, mark)), None)
         if found is None:
@@ -184,7 +184,7 @@ class EncryptionKey:
         starts = range(0, len(view), _PIECE)
         plain = b"".join(decryptor.update(view[start : start + _PIECE]) for start in starts)
         try:
-            # No part of the text is returned or read before its tag has been verified.
+            # No part of the text is returned or read before its tag is verified.
             decryptor.finalize()
         except InvalidTag:
             raise StateError(
@@ -201,24 +201,24 @@ class EncryptionKey:
 
 
 def given_key(name: str, key: Any, default: EncryptionKey | None = None) -> EncryptionKey | None:
-    """Return the given key, or else the default; raise, naming the argument, if it is no key."""
+    """Return the given key, or else the default; raise, naming the argument, for a non-key."""
     if not (key is None or isinstance(key, EncryptionKey)):
         raise TypeError(f"{name} must be an EncryptionKey; got {type(key).__name__}")
     return default if key is None else key
 
 
 def is_encrypted(data: bytes) -> bool:
-    """Return whether bytes begin as `EncryptionKey.seal` begins."""
+    """Return whether bytes begin like those from `EncryptionKey.seal`."""
     return data.startswith(_SIGNATURE)
 
 
 def decrypt(data: bytes, context: bytes, key: EncryptionKey | None, what: str, how: str) -> bytes:
-    """Return what is stored, encrypted exactly if a key is given; `StateError` otherwise.
+    """Return the stored data, which must be encrypted if and only if a key is given.
 
-    A plain file where a key is given may have been put there by someone without the key. `what` it
-    is, and `how` it would be encrypted, are words of the message.
+    Otherwise `StateError`: a plain file where a key is given may come from someone without the key.
+    `what` (the kind of data) and `how` (the way to encrypt them) are words for the message.
     """
-    # Both mismatches are refused: plain data may have been put there without the given key.
+    # Both mismatches are refused, because plain data may come from someone without the key.
     if key is None:
         if is_encrypted(data):
             raise UnreadableError(f"the {what} is encrypted, and no key was given")
@@ -231,10 +231,10 @@ def decrypt(data: bytes, context: bytes, key: EncryptionKey | None, what: str, h
 
 
 def _parse(text: str, place: str) -> list[bytes]:
-    """Return the keys of a text, or raise `ValueError` that quotes none of it."""
+    """Return the keys in a text, or raise a `ValueError` that does not quote the text."""
     try:
         return [_read(word) for word in text.split()]
-    except ValueError:  # whose text may quote the key
+    except ValueError:  # its text may quote the key
         raise ValueError(
             f"{place} must hold keys of {KEY_BYTES} random bytes, in hexadecimal or base64, the "
             "newest last"
@@ -248,17 +248,17 @@ def _read(word: str) -> bytes:
 
 
 def _derive(key: bytes, salt: bytes) -> tuple[bytes, bytes]:
-    """Return the key of one piece, and the mark that later tells which key it was."""
+    """Return the key of one piece, and the mark that later identifies the given key."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    # The mark is as random as the key: only those who have the key learn from it which key it is.
+    # The mark is as random as the key: only owners of the key learn which key it marks.
     both = HKDF(SHA256(), KEY_BYTES + _MARK, salt, b"dpoco encryption 1").derive(key)
     return both[:KEY_BYTES], both[KEY_BYTES:]
 
 
 def _cipher(key: bytes, tag: bytes | None) -> Any:
-    """Return AES-256-GCM under the key of one piece; with a tag, to decrypt."""
+    """Return AES-256-GCM with the key of one piece; with a tag, for decryption."""
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES256
     from cryptography.hazmat.primitives.ciphers.modes import GCM

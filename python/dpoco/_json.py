@@ -1,4 +1,4 @@
-"""JSON with one meaning: repeated names, and texts that are not JSON, are refused."""
+"""JSON with one meaning: repeated names and texts that are not JSON are refused."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dpoco.errors import StateError
 
 
 def plain_float(value: float) -> float | str:
-    """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
+    """Return a finite number as a Python float, and an infinite one as text, for JSON."""
     return float(value) if math.isfinite(value) else repr(float(value))
 
 
 def plain(value: object) -> Any:
-    """Return a value as JSON can carry it: sequences as lists, infinite floats as text."""
+    """Return a JSON-able value: sequences become lists, infinite floats become texts."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -35,7 +35,7 @@ def of_json(text: str | bytes, parse_int: Callable[[str], float] = int) -> Any:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON, or raise if it repeats a name: parsers may keep either value."""
+    """Return a JSON object, or raise if it repeats a name: parsers may keep either value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")
@@ -43,7 +43,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    """Refuse NaN and infinities, which Python's parser would take."""
+    """Raise for NaN and infinities, which Python's parser would accept."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -61,7 +61,7 @@ def read_record(
         raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
     if record.get("kind") != kind:
         raise StateError(f"not a {kind} record")
-    # True == 1, and 1.0 == 1: neither was written.
+    # True == 1 and 1.0 == 1, but neither was written.
     if record.get("version") != version or type(record["version"]) is not int:
         raise StateError(f"a {kind} record of version {version} is needed")
     body = {key: value for key, value in record.items() if key not in ("kind", "version")}
@@ -72,7 +72,7 @@ def read_record(
 
 
 def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
-    """Raise `StateError` unless each field named is exactly of one of its types."""
+    """Raise `StateError` unless each named field has exactly one of its types."""
     for name, allowed in types.items():
         # Types are compared exactly: a bool is an int in Python.
         if type(body[name]) not in allowed:

@@ -1,7 +1,7 @@
-"""Words that arguments may be, for type checkers and editors.
+"""Texts that arguments may be, for type checkers and editors.
 
-The words that constructors accept are defined next to the formulas between which they choose.
-``tests/state/test_learners.py`` compares both.
+The texts that constructors accept are defined next to the formulas that they select.
+``tests/state/test_learners.py`` compares the two.
 """
 
 from __future__ import annotations

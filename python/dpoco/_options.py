@@ -1,8 +1,8 @@
-"""Options: the arguments of a constructor, as commands and planning read them.
+"""Options: the arguments of a constructor, as read by commands and planning.
 
-Types, choices and defaults come from the annotations of the constructor. The sentence for the help
-of commands is in one table here, since an argument means the same in every learner; a command's own
-settings carry their sentence in the annotation. The docstring of a class explains more.
+Types, choices and defaults come from the annotations of the constructor. The help texts of commands
+are in one table here, because an argument has the same meaning in every learner. A command's own
+settings have their help text in the annotation. The docstring of a class explains more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 __all__ = ["SENTENCES", "Option", "argument_options", "constructor_options"]
 
-# One sentence for every argument that commands take.
+# One help text for every argument that commands take.
 SENTENCES = {
     "adversary": "Losses that the regret bound is for; privacy does not depend on it.",
     "alarms": "Number of alarms that are answered; the noise grows with it.",
@@ -91,15 +91,15 @@ class Option:
     Attributes
     ----------
     name : str
-        The argument.
+        Name of the argument.
     types : tuple of type
-        What it may be; texts with a list of choices are ``str``.
+        Allowed types; texts with a list of choices are ``str``.
     default : object
         ``inspect.Parameter.empty`` if it must be given.
     choices : tuple of str
-        The words it may be, empty if any or none.
+        Allowed texts; empty if any text or none is allowed.
     sentence : str
-        For the help of commands.
+        Help text of commands.
     """
 
     name: str
@@ -110,12 +110,12 @@ class Option:
 
     @property
     def flag_type(self) -> type:
-        """The type of a command's flag: bool, int or float if it can be nothing else, or text."""
+        """Type of a command's flag: bool, int or float if no other is allowed, else text."""
         plain = [each for each in self.types if each is not NoneType and each is not tuple]
         return plain[0] if len(plain) == 1 and plain[0] in (bool, int, float) else str
 
     def read(self, value: object) -> Any:
-        """Return the value of a flag or of a file of settings: a text may be a number.
+        """Return the value of a flag or of a file of settings, where a text may be a number.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Option:
         """
         if not isinstance(value, str):
             return value
-        # The order matters: a whole number must stay an int, although it is a float as well.
+        # The order matters: an integer must remain an int, although it is also a float.
         for kind in (bool, int, float):
             if kind in self.types:
                 try:
@@ -141,7 +141,7 @@ def constructor_options(constructed: type) -> dict[str, Option]:
     return argument_options(constructed.__init__)  # type: ignore[misc]  # of the class
 
 
-@cache  # annotations are texts, which are evaluated
+@cache  # annotations are texts and must be evaluated
 def argument_options(function: Callable[..., object]) -> dict[str, Option]:
     """Return every argument of a function but the first, in order."""
     hints = get_type_hints(function, include_extras=True)
@@ -158,7 +158,7 @@ def argument_options(function: Callable[..., object]) -> dict[str, Option]:
 
 
 def _types(hint: object) -> tuple[tuple[type, ...], tuple[str, ...]]:
-    """Return the types of an annotation, and the words of its literals."""
+    """Return the types of an annotation, and the texts of its literals."""
     if get_origin(hint) is Literal:
         return (str,), get_args(hint)
     if get_origin(hint) not in (Union, UnionType):

@@ -1,7 +1,7 @@
 """Checks of public arguments, shared by all modules.
 
-Messages name the argument, what was expected and what was given (a dtype, a shape or a public
-parameter), never a data value.
+Messages contain the name of the argument, what was expected and what was given (a dtype, a shape or
+a public parameter), but never a data value.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Fields = dict[str, Any]  # values by name: arguments, or an object as JSON carries it
-Named = Mapping[str, Any]  # such values, to be read only
+Fields = dict[str, Any]  # values by name: arguments, or a JSON object
+Named = Mapping[str, Any]  # the same, read-only
 T = TypeVar("T")
 _DOUBLE = np.dtype(np.float64)
 
-# Norm bounds, radii and scales outside this range would over- or underflow in q-norms.
+# Outside of this range, norm bounds, radii and scales would over- or underflow in q-norms.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
 LARGEST_HORIZON = 10**12
 
@@ -36,7 +36,7 @@ LARGEST_HORIZON = 10**12
 def positive_float(name: str, value: object) -> float:
     """Return `value` as a float in [1e-100, 1e100], or raise naming the argument."""
     if type(value) is float and SMALLEST_SCALE <= value <= LARGEST_SCALE:
-        return value  # quick: this is asked in every draw
+        return value  # fast path, because every draw calls this
     number = real_float(name, value)
     if not SMALLEST_SCALE <= number <= LARGEST_SCALE:
         raise ValueError(f"{name} must be positive, in [1e-100, 1e100]; got {number!r}")
@@ -52,7 +52,7 @@ def real_float(name: str, value: object) -> float:
 
 
 def label_index(label: object, labels: int) -> int | None:
-    """Return a label as an index below `labels`, or None for anything that is no such label."""
+    """Return a label as an index below `labels`, or None if it is not such a label."""
     if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
         return None
     return int(label) if 0 <= label < labels else None
@@ -61,7 +61,7 @@ def label_index(label: object, labels: int) -> int | None:
 def real_in(name: str, value: object, interval: str) -> float:
     """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
     number = _float(name, value)
-    low, high = _ends(interval)  # NaN is in no interval: all comparisons fail
+    low, high = _ends(interval)  # NaN is in no interval, because all comparisons are false
     inside = low < number < high
     if not (inside or (number == low and "[" in interval) or (number == high and "]" in interval)):
         raise ValueError(f"{name} must be in {interval}; got {number!r}")
@@ -70,7 +70,7 @@ def real_in(name: str, value: object, interval: str) -> float:
 
 @cache
 def _ends(interval: str) -> tuple[float, float]:
-    """Return the ends of an interval that is written as "[0, 1)"."""
+    """Return the ends of an interval written as "[0, 1)"."""
     low, high = map(float, interval[1:-1].split(","))
     return low, high
 
@@ -85,7 +85,7 @@ def instance(name: str, value: object, kind: type[T], what: str) -> T:
 def _float(name: str, value: object) -> float:
     """Return a number as a float, or raise if the value is not a number."""
     try:
-        # `float` would take texts, and True for 1.
+        # `float` would also take texts, and True as 1.
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
             return float(value)  # type: ignore[arg-type]  # or a TypeError, as said below
     except (TypeError, ValueError):
@@ -104,8 +104,8 @@ def positive_int(
 
 def whole_number(name: str, value: object, low: int = 0, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise naming the argument."""
-    # A bool is an int in Python: True would count as 1.
-    if type(value) is not int and (  # quick: this is asked in every run
+    # A bool is an int in Python, so True would count as 1.
+    if type(value) is not int and (  # fast path, because every run calls this
         isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer))
     ):
         raise TypeError(f"{name} must be an int; got {type(value).__name__}")
@@ -117,18 +117,18 @@ def whole_number(name: str, value: object, low: int = 0, high: int | None = None
 
 
 def whole_if_float(value: object) -> Any:
-    """Return the int that a float such as 1e5 is; anything else as it is."""
-    # Nothing is rounded: 1e5 is meant as a whole number; the caller's check names 1.5 as an error.
+    """Return the int that equals a float such as 1e5; return other values unchanged."""
+    # Nothing is rounded. 1e5 means an integer; the caller's check reports an error for 1.5.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def exponent(name: str, value: object) -> float:
-    """Return a norm exponent in [1, inf]; within 1e-12 of 1 is 1, from 1e12 on is inf."""
+    """Return a norm exponent in [1, inf]; within 1e-12 of 1 it is 1, and from 1e12 on it is inf."""
     number = _float(name, value)
     # NaN is not at least 1.
     if not number >= 1.0:
         raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
-    # The dual exponent p / (p - 1) of what counts as 1 would be above 1e12, which counts as inf.
+    # The dual exponent p / (p - 1) of a p that counts as 1 would exceed 1e12, which counts as inf.
     if number <= 1.0 + 1e-12:
         return 1.0
     return math.inf if number >= 1e12 else number
@@ -137,22 +137,22 @@ def exponent(name: str, value: object) -> float:
 def choice(name: str, value: object, allowed: Collection[str]) -> str:
     """Return `value` if it is one of `allowed`, or raise naming the argument."""
     if value not in allowed:
-        # An object of another type may quote data.
+        # The text of an object of another type may contain data.
         given = repr(value) if isinstance(value, str) else type(value).__name__
         raise ValueError(f"{name} must be one of {sorted(allowed)}; got {given}")
     return str(value)
 
 
 class MissingHorizonError(ValueError):
-    """A calibration needs a number of rounds; constructors add what to take instead."""
+    """A calibration needs a number of rounds; constructors add a suggestion."""
 
     def __init__(self, why: str = "the noise depends on the number of rounds") -> None:
         super().__init__(f"horizon must be an int: {why}")
 
 
 def unknown(what: str, given: str, known: Collection[str]) -> str:
-    """Return the message for a name that is not known, with what was probably meant."""
-    import difflib  # only for a message
+    """Return the message for an unknown name, with a suggestion."""
+    import difflib  # only needed for a message
 
     close = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]!r}?" if close else f"it is one of: {', '.join(known)}"
@@ -160,7 +160,7 @@ def unknown(what: str, given: str, known: Collection[str]) -> str:
 
 
 def choose_name(what: str, given: str, known: Collection[str]) -> str:
-    """Return `given` if it is known; otherwise raise, naming what was probably meant."""
+    """Return `given` if it is known; otherwise raise with a suggestion."""
     if given not in known:
         raise ValueError(unknown(what, given, known))
     return given
@@ -170,12 +170,12 @@ def float_array(name: str, value: object, shape: tuple[int | None, ...]) -> Floa
     """Return `value` as a C-contiguous float64 array of `shape` (None = any length).
 
     Integers, booleans, shorter floats, decimals and objects that `number` takes are converted once,
-    here; what `is_missing`, or is masked, becomes NaN. Complex numbers, dates and arrays with a
-    text among their entries are refused. Finiteness is not checked: a non-finite record is a zero
-    record.
+    here; missing (`is_missing`) and masked entries become NaN. Complex numbers, dates, and arrays
+    with a text among their entries are refused. Finiteness is not checked, because a non-finite
+    record counts as a zero record.
     """
     if type(value) is np.ndarray and value.dtype is _DOUBLE:
-        have = value.shape  # quick: this is asked in every call
+        have = value.shape  # fast path, because every call uses this
         if have == shape or (have and shape[:1] == (None,) and have[1:] == shape[1:]):
             flags = value.flags
             if flags.c_contiguous and flags.aligned:
@@ -185,14 +185,15 @@ def float_array(name: str, value: object, shape: tuple[int | None, ...]) -> Floa
         try:
             array = _array(value)
         except (TypeError, ValueError):
-            # The cause's text may quote the data.
+            # The text of the cause may quote data.
             raise TypeError(
                 f"{name} must be an array of real numbers; got {type(value).__name__}"
             ) from None
         if array.dtype.kind == "O" and value is not None:
             array = _from_objects(name, array)
         elif array.dtype.kind not in "fiub":
-            # The message shows only the kind: the length of a string type is that of the data.
+            # The message only shows the kind, because the length of a string type is that of the
+            # data.
             raise TypeError(f"{name} must have a real dtype; got {array.dtype.type.__name__}")
         if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
             # The value under a mask is not data.
@@ -202,7 +203,7 @@ def float_array(name: str, value: object, shape: tuple[int | None, ...]) -> Floa
     ):
         expected = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
         raise ValueError(f"{name} must have shape {expected}; got {array.shape}")
-    with np.errstate(all="ignore"):  # a value out of range becomes infinite, silently
+    with np.errstate(all="ignore"):  # values out of range silently become infinite
         return np.require(array, dtype=np.float64, requirements=["C", "A"])
 
 
@@ -224,43 +225,43 @@ def number(name: str, value: object) -> float:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a scalar of data is a gap: None, NaN, NaT, pandas's NA, NumPy's masked."""
+    """Return whether a scalar of data is missing: None, NaN, NaT, pandas's NA, NumPy's masked."""
     if isinstance(value, (float, np.floating)):
         return math.isnan(value)
     if isinstance(value, Decimal):
         return value.is_nan()
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
-    # These are pandas's own gaps, which do not answer comparisons.
+    # pandas's own missing values do not support comparisons.
     named = type(value).__name__ in ("NAType", "NaTType")
     masked = _masked_arrays()
     return value is None or named or (masked is not None and value is masked.masked)
 
 
 def _masked_arrays() -> Any:
-    """Return ``numpy.ma``, or None before it is imported, when nothing is masked.
+    """Return ``numpy.ma``, or None if it was not imported, so that nothing can be masked.
 
-    The import would take longer than a learner's first round.
+    Importing it would take longer than a learner's first round.
     """
     return sys.modules.get("numpy.ma")
 
 
 def without_mask(values: Any) -> Any:
-    """Return a masked array as a plain one, in which masked entries are missing; else `values`.
+    """Return a masked array as a plain one with masked entries missing; otherwise `values`.
 
-    NumPy itself drops masks, and what is under a mask is not data.
+    NumPy itself drops masks, but values under a mask are not data.
     """
     masked = _masked_arrays()
     if masked is None or not isinstance(values, masked.MaskedArray):
         return values
-    # Times of nanoseconds would become integers as objects.
+    # Times in nanoseconds would become integers if converted to objects.
     found = np.array(values.data, None if values.dtype.kind in "fmM" else object)
     found[masked.getmaskarray(values)] = None
     return found
 
 
 def _array(value: Any) -> NDArray[Any]:
-    """Return an array, masked if `value` or a row of it is; NumPy itself would drop these masks."""
+    """Return an array, masked if `value` or one of its rows is; NumPy itself drops these masks."""
     masked = _masked_arrays()
     if masked is not None and isinstance(value, masked.MaskedArray):
         return np.asanyarray(value)
@@ -272,18 +273,19 @@ def _array(value: Any) -> NDArray[Any]:
             if any(isinstance(row, masked.MaskedArray) for row in value):
                 return np.asanyarray(masked.array(value))
         found = np.asarray(value)
-        # In a list of dates, the type of each value counts: gaps alone are not dates.
+        # In a list of dates, the type of each value decides, because missing values alone are not
+        # dates.
         return found if found.dtype.kind not in "mM" else found.astype(object)
     return np.asarray(value)
 
 
 def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
-    """Convert values that no dtype of numbers holds: long integers, decimals, numbers with gaps."""
+    """Convert values without a numeric dtype: long integers, decimals, numbers with gaps."""
     return np.array([number(name, item) for item in array.flat]).reshape(array.shape)
 
 
 class MalformedError(ValueError):
-    """A file is not as it should be; the message quotes nothing of it."""
+    """A file is malformed; the message quotes nothing of it."""
 
 
 def import_package(package: str, use: str, extra: str) -> Any:
@@ -291,7 +293,7 @@ def import_package(package: str, use: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        # The extra is what helps; the chain of imports behind it would hide that.
+        # The name of the extra helps; the chain of imports behind the error would hide it.
         top = package.partition(".")[0]
         text = f'{use} needs {top}: pip install "dpoco[{extra}]"'
         raise ImportError(text, name=top) from None
@@ -299,9 +301,9 @@ def import_package(package: str, use: str, extra: str) -> Any:
 
 @contextmanager
 def reading(name: str, kind: str) -> Iterator[None]:
-    """Turn whatever a library raises over a damaged file into a `ValueError` that quotes nothing.
+    """Convert any error of a library about a damaged file into a `ValueError` without quotes.
 
-    `kind` is what the file should be; `MalformedError` and `ImportError` pass.
+    `kind` is the expected kind of file; `MalformedError` and `ImportError` pass unchanged.
     """
     try:
         yield
@@ -313,17 +315,17 @@ def reading(name: str, kind: str) -> Iterator[None]:
         ) from None
 
 
-# -- sizes are estimated before anything is allocated: the system kills what asks for too much -----
+# -- sizes are estimated before allocating, because the system kills processes that ask for too much
 
 _VARIABLE = "DPOCO_MEMORY_LIMIT"
-_UNKNOWN = 16 * 2**30  # of machines that do not tell
+_UNKNOWN = 16 * 2**30  # for machines that do not report it
 
 
 def memory_limit() -> float:
-    """Return the bytes that one object may need.
+    """Return the number of bytes that one object may need.
 
-    The environment variable ``DPOCO_MEMORY_LIMIT`` (bytes) if it is set; else the machine's memory,
-    or its container's if that is less; else 16 GiB.
+    It is the environment variable ``DPOCO_MEMORY_LIMIT`` (bytes) if that is set; otherwise the
+    memory of the machine, or of its container if that is less; otherwise 16 GiB.
     """
     given = os.environ.get(_VARIABLE)
     if given is not None:
@@ -334,25 +336,25 @@ def memory_limit() -> float:
     return _machine_memory()
 
 
-@cache  # every learner asks, and audits make thousands
+@cache  # every learner calls this, and audits make thousands of learners
 def _machine_memory() -> float:
-    """Return the bytes of memory that this process may use, as far as the system tells."""
+    """Return the bytes of memory that this process may use, as far as the system reports them."""
     try:
         whole = float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):  # Windows, and systems without these names
         whole = 0.0
     try:
         group = float(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # none, or "max"
+    except (OSError, ValueError):  # no limit, or "max"
         group = 0.0
     known = [size for size in (whole, group) if size > 0.0]
     return min(known, default=float(_UNKNOWN))
 
 
 def require_memory(parts: Mapping[str, float]) -> None:
-    """Raise `MemoryError` if `parts`, numbers of doubles by what needs them, are too many."""
-    # This is a lower bound, the memory that an engine surely allocates; Python's objects around it
-    # are not counted.
+    """Raise `MemoryError` if `parts`, numbers of doubles by their user, need too much memory."""
+    # A lower bound: the memory that an engine certainly allocates, without the Python objects
+    # around it.
     needed, limit = 8.0 * sum(parts.values()), memory_limit()
     if needed > limit:
         most = max(parts, key=lambda name: parts[name])

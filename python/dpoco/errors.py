@@ -1,7 +1,7 @@
 """The errors of the library. Bad arguments raise ``ValueError`` or ``TypeError``.
 
-No message ever contains a data value: whether and how a private record is unusual must not be
-visible in an exception.
+No message ever contains a data value, because an exception must not reveal whether and how a
+private record is unusual.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class DpocoError(Exception):
 
 
 class HorizonExceeded(DpocoError):
-    """The caller asked for a round past the horizon; nothing was drawn, nothing changed.
+    """The caller asked for a round after the horizon; nothing was drawn, and nothing changed.
 
-    The horizon is public, so that this error says nothing about records.
+    The horizon is public, so this error reveals nothing about records.
     """
 
 
@@ -40,30 +40,30 @@ class StateError(DpocoError):
 
 
 class ReplayMismatch(DpocoError):
-    """A replayed round has other data than the round had at first.
+    """A replayed round has other data than in its first play.
 
-    Its noise must not meet two records: two releases would show their difference.
+    Its noise must not be used for two records, because two releases would show their difference.
     """
 
 
 class JournalFenced(DpocoError):
-    """Another writer has opened the journal since, or this process inherited it by a fork.
+    """Another writer has opened the journal meanwhile, or this process inherited it by a fork.
 
-    Nothing was handed out. Open the journal again to go on, which fences the other writer off.
+    Nothing was returned. Open the journal again to continue, which excludes the other writer.
     """
 
 
 class LargeDeltaWarning(UserWarning):
-    """The delta of a budget allows a mechanism to reveal someone's data completely."""
+    """The delta of a budget allows a mechanism to reveal a person's data completely."""
 
 
 class RepeatedFitsWarning(UserWarning):
-    """Several fits on the same records spend a budget each, and their guarantees name one."""
+    """Several fits on the same records spend a budget each, but their guarantees state one."""
 
 
 class NoiseDominatesWarning(UserWarning):
-    """The predicted error of the noise exceeds what any data could teach in this horizon."""
+    """The predicted error from noise exceeds what any data could teach within this horizon."""
 
 
 class UnspentBudgetWarning(UserWarning):
-    """Part of a budget is left unspent: no smaller noise is proved to keep to it."""
+    """A part of a budget is not spent, because no smaller noise is proved to keep to it."""

@@ -1,8 +1,8 @@
 """The table of learners and mechanisms, with one line for each.
 
-Names and paths only: a class is imported when it is asked for, and importing this module imports
-no learner. Facts about a learner's noise are on its class, not here. A derived class
-has the entry of its base, except in state files, which name only the library's own classes.
+It has names and paths only: a class is imported on demand, and importing this module imports no
+learner. Facts about a learner's noise are on its class and not here. A derived class has the entry
+of its base, except in state files, which only name the library's own classes.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __all__ = ["LEARNERS", "MONITORS", "Learner", "find_learner", "learner_named", "
 
 @dataclass(frozen=True)
 class Learner:
-    """The library's entry of a learner or mechanism.
+    """The entry of a learner or mechanism of the library.
 
     Attributes
     ----------
     name : str
-        How commands and audits call it.
+        Name in commands and audits.
     path : str
         Room and class below ``dpoco``.
     plays : str
-        What it learns from or answers: "records" (vectors, maybe with labels), "surface" (functions
-        on a net), "experts" (losses of experts), "arms" (contexts and rewards), "batch" (one data
-        set), "reports" and "pairs" (locally private reports), "sums" (vectors), "scores" (of
-        candidates), "queries" (numbers) or "intervals" (any number of records each). It decides
-        commands, journals and checks.
+        Its kind of rounds: "records" (vectors, maybe with labels), "surface" (functions on a net),
+        "experts" (losses of experts), "arms" (contexts and rewards), "batch" (one data set),
+        "reports" and "pairs" (locally private reports), "sums" (vectors), "scores" (of candidates),
+        "queries" (numbers) or "intervals" (any number of records each). The kind decides commands,
+        journals and checks.
     about : str
-        One line.
+        Description in one line.
     ball : float or None
-        Exponent p of the ball of coefficients with which it learns linear models, if it does.
+        Exponent p of the ball of coefficients of its linear models; None if it learns none.
     endless : bool
-        Whether it is planned for streams without end: ``horizon=None`` and nothing more.
+        Whether it can be planned for endless streams, with ``horizon=None`` and nothing more.
     """
 
     name: str
@@ -171,7 +171,7 @@ LEARNERS = (
     ),
 )  # fmt: skip
 
-# These objects have states but are not learners: they publish more or less than one answer a
+# These objects have states but are not learners, because they do not publish exactly one answer per
 # record.
 MONITORS = (
     Learner(
@@ -190,7 +190,7 @@ _BY_CLASS = {learner.class_name: learner for learner in (*LEARNERS, *MONITORS)}
 
 def own_class(kind: type) -> Learner | None:
     """Return the learner whose class is exactly this one, or None."""
-    # The package is compared too: a user's class may have the name of one of the library's.
+    # The package is also compared, because a user's class may have the name of a library class.
     found = _BY_CLASS.get(kind.__name__)
     room = kind.__module__.split(".")[:2]
     return found if found is not None and room == ["dpoco", found.path.split(".")[0]] else None
@@ -198,29 +198,29 @@ def own_class(kind: type) -> Learner | None:
 
 def find_learner(kind: type) -> Learner | None:
     """Return the learner whose class is this one or a base of it, or None."""
-    # The search follows the order of the bases: the nearest entry is that of the class.
+    # The search follows the order of the bases, so the nearest entry is found first.
     return next(filter(None, map(own_class, kind.__mro__)), None)
 
 
 def plays(learner: Any) -> str:
-    """Return what a learner plays, as its entry says; "" for a foreign learner."""
+    """Return a learner's kind of rounds, from its entry; "" for a foreign learner."""
     known = find_learner(type(learner))
     return "" if known is None else known.plays
 
 
 def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
-    """Return the learner of a name or class name, ignoring hyphens and case.
+    """Return the learner with a name or class name, ignoring hyphens and case.
 
     Monitors are found only if `plays` has "intervals".
 
     Raises
     ------
     ValueError
-        If there is none, or it plays none of `plays`.
+        If there is none, or if its kind of rounds is not in `plays`.
     """
     listed = (*LEARNERS, *MONITORS) if plays is not None and "intervals" in plays else LEARNERS
     known = [each.name for each in listed if plays is None or each.plays in plays]
-    # People write either the name of a command or that of the class.
+    # People write either the name in commands or that of the class.
     wanted = _plain(name)
     for learner in listed:
         if wanted in map(_plain, (learner.name, learner.class_name)):
@@ -231,5 +231,5 @@ def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
 
 
 def _plain(name: str) -> str:
-    """Return a name as it is compared: without hyphens and case."""
+    """Return a name in the form for comparisons: without hyphens and case."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,10 +1,10 @@
-"""Noise: exact samplers on a cryptographic stream, at NumPy speed.
+"""Noise: exact samplers on a cryptographic stream, at the speed of NumPy.
 
-Every law has both its tails: where the 64 random digits behind a variate do not tell how far out
-it lies, further ones do. Sums with noise still charge ``TAIL_MASS_PER_VARIATE`` per variate.
-Doubles are not the real line: values are not protected against attacks on the floating-point grid.
-The discrete laws, on the integers, are: ``docs/privacy/discrete_noise.md``.
-Laws, tails and tests: ``docs/privacy/noise.md``.
+Every law has both its tails: if the 64 random digits of a variate do not determine how far out it
+lies, more digits are drawn. Sums with noise still charge ``TAIL_MASS_PER_VARIATE`` per variate.
+Doubles are not real numbers, and values are not protected against attacks on the floating-point
+grid. The discrete laws, on the integers, are protected: ``docs/privacy/discrete_noise.md``. Laws,
+tails and tests: ``docs/privacy/noise.md``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["TAIL_MASS_PER_VARIATE", "discrete_gaussian", "discrete_laplace",
 
 Size = int | tuple[int, ...] | None
 
-# Range of scales of the discrete laws. Below it, nearly all draws are 0; above it, 64 bits would
+# Range of scales of the discrete laws. Below it, nearly all draws are 0. Above it, 64 bits could
 # not hold the tails (docs/privacy/discrete_noise.md).
 SMALLEST_SCALE, LARGEST_SCALE = Fraction(1, 1024), Fraction(2**50)
 
@@ -39,7 +39,7 @@ def _output(size: Size, out: NDArray[Any] | None, kind: Any = np.float64) -> NDA
             raise ValueError("size and out exclude each other")
         if not isinstance(out, np.ndarray) or out.dtype != kind:
             raise TypeError(f"out must be an array of {np.dtype(kind).name}")
-        # Compiled loops write one stretch of memory.
+        # Compiled loops write one contiguous piece of memory.
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise ValueError("out must be C-contiguous and writeable")
         return out
@@ -47,7 +47,7 @@ def _output(size: Size, out: NDArray[Any] | None, kind: Any = np.float64) -> NDA
         return np.empty(1, dtype=kind)
     shape = size if isinstance(size, tuple) else (size,)
     for length in shape:
-        # NumPy would take True for 1.
+        # NumPy would take True as 1.
         if isinstance(length, (bool, np.bool_)) or not isinstance(length, (int, np.integer)):
             raise TypeError("size must be an int or a tuple of ints")
         if length < 0:
@@ -60,7 +60,7 @@ def _draw(
 ) -> FloatArray | float:
     """Return unit variates times a factor, as one float or as an array."""
     values = _output(size, out)
-    # An empty array draws nothing: the source stays where it is.
+    # An empty array draws nothing, so the source does not advance.
     if values.size:
         fill(values)
         if factor != 1.0:
@@ -72,11 +72,11 @@ def _elementary(
     kind: str, source: Source, size: Size, scale: float, out: FloatArray | None
 ) -> FloatArray | float:
     """Return variates of one of the source's own kinds."""
-    # The check comes before anything is drawn, so that an error does not advance the source.
+    # Checked before anything is drawn, so that an error does not advance the source.
     factor = positive_float("scale", scale)
     stream = checked_source(source)
     if size is None and out is None:
-        # This is the value that an array of one entry would get, without the array.
+        # The value of an array with one entry, without the array.
         return stream._draw(kind) * factor
     return _draw(lambda values: stream._fill_into(kind, values), size, out, factor)
 
@@ -89,7 +89,7 @@ def gaussian(
     Parameters
     ----------
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
     size : int or tuple of int, optional
         Shape of the result; None for one float.
     scale : float, default 1.0
@@ -108,7 +108,7 @@ def gaussian(
 
     Notes
     -----
-    Box-Muller on 64-bit uniforms, more digits beyond 8 scale. O(1) per value.
+    Box-Muller with 64-bit uniforms, and more digits beyond 8 scale. O(1) per value.
     """
     return _elementary("gaussian", source, size, scale, out)
 
@@ -116,7 +116,7 @@ def gaussian(
 def laplace(
     source: Source, size: Size = None, *, scale: float = 1.0, out: FloatArray | None = None
 ) -> FloatArray | float:
-    """Draw from the density exp(-|x| / scale) / (2 scale); arguments as for `gaussian`.
+    """Draw from the density exp(-|x| / scale) / (2 scale); for the arguments see `gaussian`.
 
     Notes
     -----
@@ -128,7 +128,7 @@ def laplace(
 def exponential(
     source: Source, size: Size = None, *, scale: float = 1.0, out: FloatArray | None = None
 ) -> FloatArray | float:
-    """Draw from the density exp(-x / scale) / scale on x >= 0; arguments as for `gaussian`.
+    """Draw from the density exp(-x / scale) / scale on x >= 0; for the arguments see `gaussian`.
 
     Notes
     -----
@@ -140,11 +140,11 @@ def exponential(
 def gumbel(
     source: Source, size: Size = None, *, scale: float = 1.0, out: FloatArray | None = None
 ) -> FloatArray | float:
-    """Draw from the Gumbel law P(X <= x) = exp(-exp(-x / scale)); arguments as for `gaussian`.
+    """Draw from the Gumbel law P(X <= x) = exp(-exp(-x / scale)); arguments: see `gaussian`.
 
     Notes
     -----
-    Both tails, as those of the exponential behind it.
+    Both tails, like those of the underlying exponential.
     """
     return _elementary("gumbel", source, size, scale, out)
 
@@ -162,11 +162,11 @@ def gamma(
     Parameters
     ----------
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
     shape : float
         Shape, positive.
     size, scale, out
-        As for `gaussian`.
+        See `gaussian`.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def gamma(
     -----
     Exact rejection of Marsaglia and Tsang (2000), fewer than 1.1 attempts per value.
     """
-    # All are checked before the lock is taken and anything is drawn.
+    # All arguments are checked before taking the lock and drawing.
     form = positive_float("shape", shape)
     factor = positive_float("scale", scale)
     stream = checked_source(source)
@@ -202,7 +202,7 @@ def generalized_gaussian(
     Parameters
     ----------
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
     dimension : int
         Length d of each vector.
     order : float
@@ -210,7 +210,7 @@ def generalized_gaussian(
     size : int, optional
         Number of vectors; None for one, of shape (dimension,).
     scale : float, default 1.0
-        The law's scale: E||Z||_order^2 = d scale^2.
+        Scale of the law: E||Z||_order^2 = d scale^2.
     out : ndarray, optional
         C-contiguous float64 array of shape (size, dimension) to fill.
 
@@ -220,9 +220,9 @@ def generalized_gaussian(
 
     Notes
     -----
-    Radius^2 ~ Gamma(d/2, 2 scale^2), direction from the cone measure of the l_order sphere
-    (Han et al., Lemma 2.1, with the radius law and the normalisation corrected). order = 2 is the
-    Gaussian, for d = 1 every order is. O(d) per vector.
+    Radius^2 ~ Gamma(d/2, 2 scale^2), direction from the cone measure of the l_order sphere (Han et
+    al., Lemma 2.1, with the law of the radius and the normalisation corrected). order = 2 is the
+    Gaussian, as is every order for d = 1. O(d) per vector.
     """
     d = positive_int("dimension", dimension, maximum=2**40)
     r = exponent("order", order)
@@ -242,12 +242,12 @@ def generalized_gaussian(
 
 
 def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
-    """Return doubles whose quotient is `scale` exactly; raise if it has none or is out of range."""
-    # `float` would take these texts, and True for 1.
+    """Return doubles with exactly the quotient `scale`; raise if none or out of range."""
+    # `float` would accept these texts, and True as 1.
     if isinstance(scale, (bool, np.bool_, str, complex)):
         raise TypeError(f"scale must be a float or a Fraction; got {type(scale).__name__}")
     try:
-        # A double is a fraction: nothing is rounded here.
+        # A double is a fraction, so nothing is rounded here.
         ratio = scale if isinstance(scale, Fraction) else Fraction(float(scale))
     except (ValueError, OverflowError):  # not finite
         raise ValueError("scale must be in [2**-10, 2**50]") from None
@@ -257,7 +257,7 @@ def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
         ) from None
     if not SMALLEST_SCALE <= ratio <= LARGEST_SCALE:
         raise ValueError(f"scale must be in [2**-10, 2**50]; got {float(ratio)!r}")
-    # A quotient of two doubles in lowest terms has at most 53 odd bits on either side.
+    # In lowest terms, the parts of a quotient of two doubles have at most 53 significant bits each.
     numerator, denominator = (_double(part) for part in (ratio.numerator, ratio.denominator))
     if numerator is None or denominator is None:
         raise ValueError("scale must be a quotient of two floats")
@@ -265,8 +265,8 @@ def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
 
 
 def _double(integer: int) -> float | None:
-    """Return the double equal to `integer`, if there is one far from the end of their range."""
-    # The scale must be exact: a rounded one would give another law than the one that is charged.
+    """Return the double equal to `integer`, if there is one far from the end of the range."""
+    # The scale must be exact: a rounded scale would give another law than the charged one.
     if integer.bit_length() > 1000 or int(float(integer)) != integer:
         return None
     return float(integer)
@@ -275,7 +275,7 @@ def _double(integer: int) -> float | None:
 def _discrete(
     law: str, source: Source, size: Size, scale: float | Fraction, out: IntArray | None
 ) -> IntArray | int:
-    """Return variates of a discrete law; its scale is handed on as an exact quotient."""
+    """Return variates of a discrete law, with the scale as an exact quotient."""
     stream = checked_source(source)
     numerator, denominator = _exact_scale(scale)
     values = _output(size, out, np.int64)
@@ -296,12 +296,12 @@ def discrete_laplace(
     Parameters
     ----------
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
     size : int or tuple of int, optional
         Shape of the result; None for one int.
     scale : float or Fraction, default 1.0
-        In [2**-10, 2**50]. Every float is taken at its exact value; a Fraction must be a quotient
-        of two floats, such as ``Fraction(sensitivity) / Fraction(epsilon)``.
+        In [2**-10, 2**50]. Every float is used at its exact value; a Fraction must be a quotient of
+        two floats, such as ``Fraction(sensitivity) / Fraction(epsilon)``.
     out : ndarray of int64, optional
         C-contiguous array to fill instead of allocating.
 
@@ -317,7 +317,7 @@ def discrete_laplace(
     Notes
     -----
     No probability is rounded: digits of a uniform are compared with the law's thresholds, as many
-    as it takes. The variance is 2 q / (1 - q)^2, q = exp(-1 / scale). Values stop at +-2**62, which
+    as needed. The variance is 2 q / (1 - q)^2, q = exp(-1 / scale). Values stop at +-2**62, which
     has probability below exp(-4000). O(1); law and proof: ``docs/privacy/discrete_noise.md``.
     """
     return _discrete("laplace", source, size, scale, out)
@@ -332,11 +332,11 @@ def discrete_gaussian(
 ) -> IntArray | int:
     """Draw integers with Pr[n] proportional to exp(-n^2 / (2 scale^2)), exactly.
 
-    Arguments, results and errors as `discrete_laplace`.
+    For arguments, results and errors see `discrete_laplace`.
 
     Notes
     -----
     Rejection from a discrete Laplace law (Canonne, Kamath and Steinke 2020), with exact decisions;
-    about 1.5 attempts per value at most. The variance is below scale^2.
+    at most about 1.5 attempts per value. The variance is below scale^2.
     """
     return _discrete("gaussian", source, size, scale, out)

@@ -1,7 +1,7 @@
 """Cryptographic randomness: ChaCha20 in counter mode, one key per source.
 
 `Source()` takes its 256-bit key from the operating system. `Source.seeded(n)` is reproducible, for
-tests and simulation. It voids every guarantee, and the guarantees say so.
+tests and simulation. It voids every guarantee, as the guarantees then state.
 
 The construction, its test vectors and the fork rule: ``docs/privacy/noise.md``.
 """
@@ -27,14 +27,14 @@ from dpoco.errors import StateError
 __all__ = ["Source", "instruction_set", "select_instruction_set"]
 
 _MAGIC = b"dpocosrc"
-# The nonce of 64 bits is 16 stream + kind.
+# The 64-bit nonce is 16 stream + kind.
 _LARGEST_STREAM = 2**60 - 1
-# The numbers are a part of the nonce: other numbers would give other noise for the same seed.
+# The numbers are part of the nonce, so changing them would change the noise of a seed.
 _VARIATES = {"uniform": 1, "gaussian": 2, "exponential": 3, "laplace": 4, "gumbel": 5}
 
 
 def instruction_set() -> str:
-    """Return the instruction set the compiled loops use: "baseline", "avx2" or "avx512"."""
+    """Return the instruction set of the compiled loops: "baseline", "avx2" or "avx512"."""
     return _core.instruction_set()
 
 
@@ -44,7 +44,7 @@ def select_instruction_set(name: str) -> str:
     Parameters
     ----------
     name : {"auto", "baseline", "avx2", "avx512"}
-        "auto" is the best one of this machine.
+        "auto" is the best one on this machine.
 
     Returns
     -------
@@ -59,12 +59,12 @@ def select_instruction_set(name: str) -> str:
     return _core.select_instruction_set(name)
 
 
-# Weak references: a source may be freed, and its key with it.
+# Weak references, so that a source and its key can be freed.
 _living: weakref.WeakSet[Source] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    """Make new locks in a forked child: a thread that does not exist here may have held one."""
+    """Make new locks in a forked child, because a thread that does not exist there may hold one."""
     for source in _living:
         source._lock = threading.Lock()
 
@@ -76,20 +76,20 @@ if hasattr(os, "register_at_fork"):
 class Source:
     """A stream of cryptographic random variates.
 
-    Each kind of variate (uniform, Gaussian, ...) has its own sub-stream. The i-th Gaussian of a
-    source therefore does not depend on other draws, and you may split draws as you like.
+    Each kind of variate (uniform, Gaussian, ...) has a separate sub-stream. So the i-th Gaussian of
+    a source does not depend on other draws, and you may split draws as you like.
 
-    A learner or mechanism that gets a source takes a separate stream of it, so one source may serve
-    many of them.
+    A learner or mechanism takes a separate stream of its source, so one source may serve many of
+    them.
 
     Notes
     -----
-    ChaCha20 (original layout: 64-bit counter, 64-bit nonce); nonce = 16 * stream + kind. Further
-    digits of a variate have a nonce and their own place and move no position. After a fork,
-    the child's copy of an entropy source takes a new key at its next use, since parent and child
-    must not share noise; a seeded source goes on.
+    ChaCha20 (original layout: 64-bit counter, 64-bit nonce); nonce = 16 * stream + kind. Additional
+    digits of a variate have a separate nonce and position, and do not advance the stream. After a
+    fork, the child's copy of an entropy source takes a new key at its next use, because parent and
+    child must not share noise; a seeded source continues.
 
-    A source cannot be pickled or copied, since copies would share noise. Use `to_bytes` and
+    A source cannot be pickled or copied, because copies would share noise. Use `to_bytes` and
     `from_bytes` to move it explicitly.
     """
 
@@ -108,14 +108,14 @@ class Source:
         Returns
         -------
         Source
-            With `is_seeded` true; guarantees of learners that use it are marked void.
+            With `is_seeded` True. Guarantees of learners that use it are marked void.
         """
         if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
             raise TypeError(f"seed must be an int; got {type(seed).__name__}")
         if not 0 <= int(seed) < 2**256:
             raise ValueError("seed must be in [0, 2**256)")
-        # The seed is hashed: a small one would be a key of mostly zeros. The texts keep keys from
-        # seeds and keys from `spawn` apart.
+        # The seed is hashed, because a small one would be a key of mostly zeros. The texts separate
+        # keys from seeds and keys from `spawn`.
         message = b"dpoco seeded source" + int(seed).to_bytes(32, "little")
         return cls._from_key(hashlib.sha256(message).digest(), seeded=True)
 
@@ -127,34 +127,34 @@ class Source:
         return source
 
     def _start(self, key: bytes, *, seeded: bool) -> None:
-        """Begin with a key, in the process that calls."""
+        """Begin with a key, in the calling process."""
         self._key = key
         self._is_seeded = seeded
-        self._next_stream = 1  # stream 0 is the source's own
-        # Two threads must not read one position of the stream: both would get its noise.
+        self._next_stream = 1  # stream 0 belongs to the source itself
+        # Two threads must not read one position of the stream, because both would get its noise.
         self._lock = threading.Lock()
         self._generation = _core.fork_generation()
         self._engine = _core.Source(key, 0)
         _living.add(self)
 
     def _own(self) -> None:
-        """Make this process the owner after a fork; called under the lock by every method."""
-        # This compares counts of forks: a later process may have the same process number again.
+        """Make this process the owner after a fork; every method calls this under the lock."""
+        # Compares counts of forks, because a later process may have the same process number.
         generation = _core.fork_generation()
         if generation == self._generation:
             return
         if self._is_seeded:
-            # A seeded source protects nothing: it stays reproducible, in children as well.
+            # A seeded source protects nothing, and remains reproducible even in children.
             self._engine.adopt()
         else:
-            # Parent and child would draw the same noise for different data.
+            # Otherwise parent and child would draw the same noise for different data.
             self._key = secrets.token_bytes(32)
             self._engine = _core.Source(self._key, 0)
         self._generation = generation
 
     @contextmanager
     def _drawing(self) -> Iterator[_core.Source]:
-        """Yield the compiled source, to one thread at a time and owned by this process."""
+        """Yield the compiled source, for one thread at a time and owned by this process."""
         with self._lock:
             self._own()
             yield self._engine
@@ -165,7 +165,7 @@ class Source:
         return self._is_seeded
 
     def spawn(self) -> Source:
-        """Return an independent source, with a key derived from this one's.
+        """Return an independent source, with a key derived from this source's key.
 
         Spawning is reproducible for seeded sources: equal sources have equal i-th children.
         """
@@ -174,18 +174,18 @@ class Source:
         return Source._from_key(hashlib.sha256(message).digest(), seeded=self._is_seeded)
 
     def _claim(self) -> _core.Claim:
-        """Key and stream for a compiled engine, on a stream nothing else will ever use."""
+        """Key and stream for a compiled engine, on a stream that nothing else will ever use."""
         with self._lock:
             self._own()
             if self._next_stream > _LARGEST_STREAM:
                 raise ValueError("this source has given out all its streams")
-            # The lock is held, since two engines on one stream would have the same noise.
+            # Under the lock, because two engines on one stream would have the same noise.
             claim: _core.Claim = {"key": self._key, "stream": self._next_stream}
             self._next_stream += 1
         return claim
 
     def to_bytes(self) -> bytes:
-        """Return key and positions: secret, like the noise. See `from_bytes`."""
+        """Return key and positions, which are as secret as the noise. See `from_bytes`."""
         with self._lock:
             self._own()
             seeded = self._is_seeded.to_bytes(1, "little")
@@ -195,7 +195,7 @@ class Source:
     def from_bytes(cls, state: bytes) -> Source:
         """Continue a source exactly where `to_bytes` left it.
 
-        Do not use the original any more: both would draw the same noise.
+        Do not use the original any more, because both would draw the same noise.
 
         Raises
         ------
@@ -212,9 +212,9 @@ class Source:
         if not 1 <= next_stream <= _LARGEST_STREAM + 1:
             raise StateError("not the state of a source")
         engine_state = state[head + 9 :]
-        if engine_state[32:40] != bytes(8):  # a source's own stream is 0; others serve learners
+        if engine_state[32:40] != bytes(8):  # a source's own stream is 0; others are for learners
             raise StateError("not the state of a source")
-        # A state that is too short still makes a source; `restore` refuses it.
+        # A state that is too short still makes a source, but `restore` refuses it.
         source = cls._from_key(engine_state[:32].ljust(32, b"\0"), seeded=state[head] == 1)
         source._engine.restore(engine_state)
         source._next_stream = next_stream
@@ -231,7 +231,7 @@ class Source:
             return engine.words(count)
 
     def _fill(self, kind: str, size: int) -> NDArray[np.float64]:
-        """Return so many variates of a kind."""
+        """Return `size` variates of a kind."""
         out = np.empty(positive_int("size", size, maximum=2**40))
         self._fill_into(kind, out)
         return out
@@ -242,7 +242,7 @@ class Source:
             engine.fill(_VARIATES[kind], out)
 
     def _draw(self, kind: str) -> float:
-        """Return what `_fill_into` would write to one place."""
+        """Return the value that `_fill_into` would write to an array of one entry."""
         with self._lock:
             self._own()
             return self._engine.draw(_VARIATES[kind])
@@ -256,5 +256,5 @@ class Source:
 
 
 def checked_source(source: Any) -> Source:
-    """Return the value if it is a source, or raise `TypeError`."""
+    """Return the value if it is a source; otherwise raise `TypeError`."""
     return instance("source", source, Source, "a dpoco.random.Source")

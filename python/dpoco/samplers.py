@@ -1,11 +1,12 @@
 """Samplers: Gibbs laws of convex losses, truncated Gaussians, and coordinate Gibbs chains.
 
-`GibbsLaw` has density proportional to exp(-beta (F(x) + lam ||x - c||^2 / 2)) on a domain, F a sum
-of losses. `ExactSampler` has no distance to it, `ProximalSampler` a proved one, `HitAndRun` and
-`MetropolisLangevin` only an asymptotic one: ``docs/samplers.md``. A Gaussian restricted to a domain
-is the Gibbs law of linear losses. Draws are exact up to rounding: elementary variates have both
-tails (``dpoco.noise``), so nothing depends on how many a draw takes. Methods, expected numbers of
-trials and tests: ``docs/privacy/samplers.md``, ``docs/privacy/gibbs_sampling.md``.
+`GibbsLaw` has density proportional to exp(-beta (F(x) + lam ||x - c||^2 / 2)) on a domain, with F a
+sum of losses. `ExactSampler` draws from the law itself, `ProximalSampler` has a proved distance to
+it, and `HitAndRun` and `MetropolisLangevin` only converge to it: ``docs/samplers.md``. A Gaussian
+restricted to a domain is the Gibbs law of linear losses. Draws are exact up to rounding: elementary
+variates have both tails (``dpoco.noise``), so nothing depends on how many a draw takes. Methods,
+expected numbers of trials and tests: ``docs/privacy/samplers.md``,
+``docs/privacy/gibbs_sampling.md``.
 """
 
 from __future__ import annotations
@@ -73,17 +74,17 @@ def truncated_gaussian(
     Parameters
     ----------
     domain : Domain
-        A box, a Euclidean ball, an l_inf ball or a simplex, with an interior. On a simplex the law
-        is that of the Gaussian restricted to the hyperplane of constant sum; a mean outside the
-        hyperplane counts as its projection.
+        A box, a Euclidean ball, an l_inf ball or a simplex, with an interior. On a simplex, the law
+        is that of the Gaussian restricted to the hyperplane of constant sum; a mean outside of the
+        hyperplane is projected to it.
     mean : array_like, shape (d,)
-        Finite; anywhere, also far outside the domain.
+        Finite; may be far outside of the domain.
     scale : float
         Standard deviation of each coordinate, in [1e-100, 1e100].
     size : int
         Number of draws, at least 1.
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
 
     Returns
     -------
@@ -93,14 +94,14 @@ def truncated_gaussian(
     ------
     TypeError, ValueError
         For arguments of another type, shape or range, and for domains without exact draws (l_p
-        balls with other p) or without interior.
+        balls with other p) or without an interior.
 
     Notes
     -----
-    O(d) per trial. Expected trials per draw are bounded whatever the mean and the scale: below 2.1
-    a coordinate of a box, below 4 for a ball, of the order of sqrt(d) for a simplex. Box: Robert
-    (1995). Ball: rejection for the coordinate along the mean, which has a log-concave law, then
-    the rest. Simplex: independent truncated normals conditioned on their sum.
+    O(d) per trial. The expected number of trials per draw is bounded for any mean and scale: below
+    2.1 per coordinate of a box, below 4 for a ball, of the order of sqrt(d) for a simplex. Box:
+    Robert (1995). Ball: rejection for the coordinate along the mean, which has a log-concave law,
+    followed by the rest. Simplex: independent truncated normals conditioned on their sum.
     """
     center = _finite("mean", mean, (_domain(domain).dimension,))
     deviation = positive_float("scale", scale)
@@ -108,7 +109,7 @@ def truncated_gaussian(
     stream = checked_source(source)
     with stream._drawing() as engine:
         _core.fill_truncated_gaussian(engine, domain._engine, center, deviation, out)
-    if isinstance(domain, Box):  # the shift to the box's centre may round past a wall
+    if isinstance(domain, Box):  # the shift to the box's centre may round beyond a wall
         np.clip(out, domain.lower, domain.upper, out=out)
     return out
 
@@ -121,7 +122,7 @@ def log_mass(domain: Domain, mean: ArrayLike, scale: float) -> float:
     domain : Domain
         A box, a Euclidean ball or an l_inf ball.
     mean : array_like, shape (d,)
-        Finite; anywhere, also far outside the domain, where the mass underflows but not its log.
+        Finite; may be far outside of the domain, where the mass underflows but not its log.
     scale : float
         Standard deviation of each coordinate, in [1e-100, 1e100].
 
@@ -154,7 +155,7 @@ def truncated_normal(
     Parameters
     ----------
     mean : float
-        Finite; anywhere, also far outside the interval.
+        Finite; may be far outside of the interval.
     scale : float
         Standard deviation, in [1e-100, 1e100].
     lower, upper : float
@@ -162,7 +163,7 @@ def truncated_normal(
     size : int
         Number of draws, at least 1.
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
 
     Returns
     -------
@@ -213,7 +214,7 @@ def coordinate_gibbs(
     size : int
         Number of states to return, at least 1.
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
     sweeps : int, default 1
         Sweeps over all coordinates before each returned state.
     start : array_like, shape (d,), optional
@@ -222,7 +223,7 @@ def coordinate_gibbs(
     Returns
     -------
     ndarray of float64, shape (size, d)
-        Successive states: dependent, with the truncated Gaussian as exactly invariant law.
+        Successive states. They are dependent, and the truncated Gaussian is exactly invariant.
 
     Raises
     ------
@@ -232,20 +233,20 @@ def coordinate_gibbs(
     Notes
     -----
     Every coordinate is drawn in turn from its conditional law, an exact truncated normal. O(d^2)
-    per sweep. A chain, not an exact sampler: the distance of its law from the target is not bounded
-    here.
+    per sweep. It is a chain and not an exact sampler: the distance of its law from the target is
+    not bounded here.
     """
     center = _finite("mean", mean, (None,))
     d = center.shape[0]
     if d == 0:
         raise ValueError("mean must not be empty")
     matrix = _finite("precision", precision, (d, d))
-    # The two halves may differ by rounding. The chain's law is invariant only if both agree to the
-    # bit, so the chain gets their mean.
+    # The two halves may differ by rounding. The chain's law is invariant only if both are bitwise
+    # equal, so the chain uses their mean.
     if not np.allclose(matrix, matrix.T, rtol=1e-12, atol=1e-12 * float(np.abs(matrix).max())):
         raise ValueError("precision must be symmetric")
     try:
-        # It fails unless the matrix is positive definite; the factor is not used.
+        # Raises unless the matrix is positive definite; the factor is not used.
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         raise ValueError("precision must be positive definite") from None
@@ -255,7 +256,8 @@ def coordinate_gibbs(
         raise ValueError("lower must be below upper in every coordinate")
     first = center if start is None else _finite("start", start, (d,))
     out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), d))
-    # All arguments are checked before the first variate: an error does not advance the source.
+    # All arguments are checked before the first variate, so that an error does not advance the
+    # source.
     count = positive_int("sweeps", sweeps)
     stream = checked_source(source)
     symmetric = np.ascontiguousarray(0.5 * (matrix + matrix.T))
@@ -272,18 +274,19 @@ class GibbsLaw:
     Parameters
     ----------
     domain : LpBall, Box, Simplex or Polytope
-        With an interior. On a simplex the density is that on its hyperplane.
+        With an interior. On a simplex, the density is that on its hyperplane.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
         Records beyond its bounds are clipped, as in a learner.
     records : array_like of shape (T, d), of shape (T, d, d), or a list of loss objects
-        Features, gradients, matrices of a `QuadraticLoss`, or for a `CustomLoss` without functions
-        objects with ``value(x)`` and ``gradient(x)``, any subgradient at a kink.
+        Features, gradients, matrices of a `QuadraticLoss`; or, for a `CustomLoss` without
+        functions, objects with ``value(x)`` and ``gradient(x)``, which may be any subgradient at a
+        kink.
     labels : array_like of shape (T,) or (T, d), optional
         Labels of a generalised linear loss, vectors of a `QuadraticLoss`.
     inverse_temperature : float, default 1
         beta > 0 (1/loss).
     regularization : float
-        lam > 0 (loss/length^2): the law is strongly log-concave.
+        lam > 0 (loss/length^2), so that the law is strongly log-concave.
 
     Raises
     ------
@@ -320,8 +323,8 @@ class GibbsLaw:
                 self._labels = float_array("labels", labels, (len(self._records),))
         if labels is not None and self._labels is None:
             raise TypeError("this loss takes no labels")
-        # A sum of T losses is T times as steep, whatever the records.
-        self._lipschitz = problem.lipschitz * len(self._records)  # for `ProximalSampler` alone
+        # A sum of T losses is at most T times as steep, for any records.
+        self._lipschitz = problem.lipschitz * len(self._records)  # only for `ProximalSampler`
 
     def _sampler(self, **options: Any) -> _core.GibbsSampler:
         made = _core.GibbsSampler(
@@ -345,23 +348,24 @@ class GibbsLaw:
 class ExactSampler:
     """Independent draws from a Gibbs law, exact in real arithmetic.
 
-    Truncated Gaussians for linear losses, adaptive rejection in one dimension, otherwise rejection
-    under a tangent or, where the losses have kinks, under a combination of tangents.
+    It uses truncated Gaussians for linear losses, adaptive rejection in one dimension, and
+    otherwise rejection under a tangent or, if the losses have kinks, under a combination of
+    tangents.
 
     Parameters
     ----------
     law : GibbsLaw
     source : Source
-        Where the randomness comes from; the sampler takes it over.
+        Source of the randomness; the sampler takes it over.
 
     Notes
     -----
-    Expected proposals are bounded by T, the losses' bounds and the dimension, but grow quickly with
-    them: ``docs/privacy/gibbs_sampling.md``. In many dimensions use a chain.
+    The expected number of proposals is bounded by T, the losses' bounds and the dimension, but
+    grows quickly with them: ``docs/privacy/gibbs_sampling.md``. In many dimensions use a chain.
     """
 
-    _options: ClassVar[Fields] = {}  # of the compiled sampler: which chain it runs, if any
-    # Every sampler has its own: the place of one chain means nothing to another.
+    _options: ClassVar[Fields] = {}  # for the compiled sampler: which chain it runs, if any
+    # Every sampler has a different one, because the state of one chain means nothing to another.
     _magic: ClassVar[bytes] = b"dpoco exact 1\0"
 
     def __init__(self, law: GibbsLaw, source: Source) -> None:
@@ -370,14 +374,14 @@ class ExactSampler:
     def _begin(self, law: GibbsLaw, source: Source, options: Fields) -> None:
         if not isinstance(law, GibbsLaw):
             raise TypeError(f"law must be a GibbsLaw; got {type(law).__name__}")
-        # Each sampler has one engine, which keeps the place of its chain.
+        # Each sampler has one engine, which stores the state of its chain.
         self.law, self._source = law, checked_source(source)
         self._engine = law._sampler(**self._options, **options)
 
     @property
     def distance(self) -> float | None:
-        """Proved bound on the total variation of a draw to the law; None if there is none."""
-        return 0.0  # in real arithmetic; rounding is left out
+        """Proved bound on the total variation between a draw and the law; None if there is none."""
+        return 0.0  # in real arithmetic, without rounding errors
 
     def draw(self, size: int = 1) -> FloatArray:
         """Return independent draws, shape (size, d)."""
@@ -389,7 +393,7 @@ class ExactSampler:
         return out
 
     def to_bytes(self) -> bytes:
-        """Return the source and the place of the chain: secret. See `from_bytes`."""
+        """Return the source and the state of the chain, which are secret. See `from_bytes`."""
         position, size = self._engine.state()
         numbers = struct.pack(f"<Qd{len(position)}d", len(position), size, *position)
         return self._magic + numbers + self._source.to_bytes()
@@ -398,7 +402,7 @@ class ExactSampler:
     def from_bytes(cls, state: bytes, law: GibbsLaw, **options: Any) -> Self:
         """Continue a sampler of the same law and options, bit for bit.
 
-        Do not use the original any more: both would draw the same.
+        Do not use the original any more, because both would draw the same values.
 
         Raises
         ------
@@ -409,7 +413,7 @@ class ExactSampler:
         head, rest = state[: len(cls._magic)], state[len(cls._magic) :]
         try:
             count, size = struct.unpack_from("<Qd", rest)
-            # The number may be damaged: no format is longer than the data.
+            # The count may be damaged, so the format is limited to the length of the data.
             position = list(struct.unpack_from(f"<{min(count, len(rest))}d", rest, 16))
         except struct.error:
             raise StateError("not the state of a sampler") from None
@@ -424,7 +428,7 @@ class ExactSampler:
 
 
 class _Chain(ExactSampler):
-    """A Markov chain: draws that start afresh, or successive states."""
+    """A Markov chain, for draws that start again each time or for successive states."""
 
     def __init__(self, law: GibbsLaw, source: Source, *, tolerance: float = 1e-6) -> None:
         self.tolerance = real_float("tolerance", tolerance)
@@ -432,18 +436,18 @@ class _Chain(ExactSampler):
 
     @property
     def steps(self) -> int:
-        """Steps of one draw: a function of public numbers."""
+        """Number of steps of one draw: a function of public numbers."""
         return self._engine.chain_steps()
 
     @property
     def distance(self) -> float | None:
-        """None: the chain comes as near to the law as you like, but no number is proved."""
+        """None: the chain converges to the law, but no distance is proved."""
         return None
 
     def walk(self, size: int, steps: int = 1) -> FloatArray:
-        """Return successive states `steps` apart, shape (size, d), from where the last walk ended.
+        """Return successive states, `steps` apart, shape (size, d), continuing the last walk.
 
-        The states are dependent; their law comes nearer to the target with every step.
+        The states are dependent; their law approaches the target with every step.
         """
         count = positive_int("size", size, maximum=_LARGEST_SIZE)
         out = np.empty((count, self.law.domain.dimension))
@@ -456,16 +460,16 @@ class _Chain(ExactSampler):
 class HitAndRun(_Chain):
     """Hit-and-run: a random direction in whitened coordinates, an exact draw on the chord.
 
-    Values and subgradients suffice. The law is invariant. `steps` is what a Gaussian law needs with
-    room to spare; for other laws the distance after them is not proved (`distance` is None).
+    Values and subgradients are sufficient. The law is invariant. `steps` is more than enough for a
+    Gaussian law; for other laws the distance after them is not proved (`distance` is None).
 
     Parameters
     ----------
     law : GibbsLaw
     source : Source
-        Where the randomness comes from; the sampler takes it over.
+        Source of the randomness; the sampler takes it over.
     tolerance : float, default 1e-6
-        In (0, 1): the total variation aimed at, which sets `steps`.
+        In (0, 1): the desired total variation, which determines `steps`.
     """
 
     _options: ClassVar[Fields] = {"chain": "hit_and_run"}
@@ -475,17 +479,17 @@ class HitAndRun(_Chain):
 class MetropolisLangevin(_Chain):
     """Metropolis-adjusted Langevin (MALA) in whitened coordinates, kept within the set.
 
-    Steps out of the set are refused. 300 steps of warm-up set the step size, which is then frozen:
-    the law is invariant. For differentiable losses; with kinks the law stays invariant and
-    acceptance falls. The distance after `steps` is not proved (`distance` is None).
+    Steps out of the set are refused. 300 steps of warm-up set the step size, which is then frozen,
+    so the law is invariant. It is for differentiable losses; with kinks the law remains invariant
+    and acceptance falls. The distance after `steps` is not proved (`distance` is None).
 
     Parameters
     ----------
     law : GibbsLaw
     source : Source
-        Where the randomness comes from; the sampler takes it over.
+        Source of the randomness; the sampler takes it over.
     tolerance : float, default 1e-6
-        In (0, 1): the total variation aimed at, which sets `steps`.
+        In (0, 1): the desired total variation, which determines `steps`.
     """
 
     _options: ClassVar[Fields] = {"chain": "langevin"}
@@ -493,24 +497,24 @@ class MetropolisLangevin(_Chain):
 
 
 class ProximalSampler(_Chain):
-    """The proximal sampler: its distance to the law is proved, kinks and walls included.
+    """The proximal sampler, whose distance to the law is proved, even with kinks and walls.
 
     A step adds a normal variate and draws exactly from the law given the sum. A draw is within
-    total variation `tolerance` of the law after `steps`, about
-    8 n (g T)^2 (1 + lam R / (G T)) log(...) with g T = G T sqrt(beta/lam), for losses that are
-    convex and G-Lipschitz: enforced by clipping, or declared (`CustomLoss`).
+    total variation `tolerance` of the law after `steps`, about 8 n (g T)^2 (1 + lam R / (G T))
+    log(...) with g T = G T sqrt(beta/lam), for losses that are convex and G-Lipschitz: enforced by
+    clipping, or declared (`CustomLoss`).
 
     Parameters
     ----------
     law : GibbsLaw
     source : Source
-        Where the randomness comes from; the sampler takes it over.
+        Source of the randomness; the sampler takes it over.
     tolerance : float, default 1e-6
-        In (0, 1): the proved bound on the total variation of a draw.
+        In (0, 1): the proved bound on the total variation between a draw and the law.
 
     Notes
     -----
-    At most 3.5 evaluations of the losses a step on average. Proof:
+    At most 3.5 evaluations of the losses per step on average. Proof:
     ``docs/privacy/gibbs_sampling.md``.
     """
 
@@ -518,11 +522,11 @@ class ProximalSampler(_Chain):
     _magic: ClassVar[bytes] = b"dpoco proximal 1\0"
 
     def _begin(self, law: GibbsLaw, source: Source, options: Fields) -> None:
-        # Without losses the law is the start's own.
+        # Without losses, the law is that of the start.
         lipschitz = law._lipschitz or 1e-100
         super()._begin(law, source, {**options, "lipschitz": lipschitz})
 
     @property
     def distance(self) -> float | None:
-        """Proved bound on the total variation of a draw to the law: `tolerance`."""
+        """Proved bound on the total variation between a draw and the law: `tolerance`."""
         return self.tolerance

@@ -1,4 +1,4 @@
-"""Records of many rounds, for evaluation: not a private object."""
+"""Records of many rounds, for evaluation; these objects are not private."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ NO_STREAM = "this trace has no stream: how its records were read is not known"
 
 @dataclass(frozen=True, repr=False)
 class RecordShares:
-    """How records were read, as shares of all records. **Not private**: raw records count.
+    """How records were read, as shares of all records. **Not private**: it counts raw records.
 
-    Learners accept records silently, because an exception would reveal something. This object shows
-    an evaluation where a schema is wrong: a misspelt feature, labels in another code, a bound that
-    is too narrow.
+    Learners accept records silently, because an exception would reveal something. In an evaluation,
+    this object shows where a schema is wrong: a misspelt feature, labels in another code, a bound
+    that is too narrow.
 
     Attributes
     ----------
     records : int
         Number of records.
     shares : dict of str to float
-        Share in [0, 1] of the records that were ``empty`` (nothing was learned from them, for
-        whatever reason), ``beyond_participation`` (a person had more than the participation
-        allows), ``filled`` (a constant stood for a missing cell), ``clipped``
-        (shortened to their bound), had an entry ``missing`` (not finite) or ``out_of_range`` (moved
-        into its declared range), a ``label_missing``, ``label_out_of_range`` (moved into it) or
-        ``unknown_label``, a ``reward_missing`` or ``reward_out_of_range`` (of any arm),
-        ``missing_features`` (a listed name is not there, or None), ``unlisted_features`` (a name
-        that is there is not listed) or ``unlisted_category`` (a column's list lacks it). Those that
-        cannot occur are left out.
+        Share in [0, 1] of the records that were ``empty`` (nothing was learned from them, for any
+        reason), ``beyond_participation`` (a person had more than the participation allows),
+        ``filled`` (a constant replaced a missing cell), ``clipped`` (shortened to their bound), had
+        an entry ``missing`` (not finite) or ``out_of_range`` (moved into its declared range), a
+        ``label_missing``, ``label_out_of_range`` (moved into it) or ``unknown_label``, a
+        ``reward_missing`` or ``reward_out_of_range`` (of any arm), ``missing_features`` (a listed
+        name is absent or None), ``unlisted_features`` (a name in the record is not listed) or
+        ``unlisted_category`` (a column's list lacks it). Those that cannot occur are left out.
     columns : dict of str to dict of str to float
-        The same shares for single columns, by name or number, where something is known about them.
+        The same shares for single columns, by name or number, as far as they are known.
     """
 
     records: int
@@ -64,7 +63,7 @@ class RecordShares:
         for key, values in merged.items():
             if values.ndim == 2:
                 found = _share(values).tolist()
-                # If the number of names differs, the names belong to other columns.
+                # If the number of names is different, the names belong to other columns.
                 known = range(len(found)) if names is None or len(names) != len(found) else names
                 for name, share in zip(known, found, strict=True):
                     columns.setdefault(str(name), {})[key] = share
@@ -78,12 +77,12 @@ class RecordShares:
 class ReadRecords(ABC):
     """Base of the traces that know how their records were read."""
 
-    # Which records an enforced participation did not admit, shape (T,); None: it admitted all.
+    # Records that an enforced participation did not admit, shape (T,); None if it admitted all.
     _beyond: NDArray[np.bool_] | None = None
 
     @abstractmethod
     def _flags(self, part: slice) -> Flags:
-        """Return the properties of some records; `ValueError` if the trace has no stream."""
+        """Return the flags of some records; `ValueError` if the trace has no stream."""
 
     @property
     def nonprivate_records(self) -> RecordShares:
@@ -92,30 +91,30 @@ class ReadRecords(ABC):
         Raises
         ------
         ValueError
-            For a trace that was loaded, which has no stream.
+            For a loaded trace, which has no stream.
         """
-        # Records are counted only on request: a trace is mostly read for its losses.
+        # Counted on request, because a trace is mostly read for its losses.
         flags = self._flags(slice(None))
         return RecordShares.of(flags, beyond_flags(self._beyond))
 
 
 def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
-    """Return the flags of records that a participation did not admit, if any: they are empty."""
-    # Without such records the property is left out: it cannot occur.
+    """Return the flags of records that a participation did not admit, if any; they are empty."""
+    # Without such records the flag is left out, because it cannot occur.
     if beyond is None or not beyond.any():
         return {}
     return {"beyond_participation": beyond, "empty": beyond}
 
 
 def counted_rounds(*data: ArrayLike, experts: bool = False) -> NDArray[np.bool_]:
-    """Return the rounds whose data are all finite, shape (T,): those that averages are over.
+    """Return the rounds whose data are all finite, shape (T,), over which losses are averaged.
 
-    A round with missing data is an empty one, without a loss. Of contexts and rewards only the
-    rewards matter, because a bandit plays an arm even without a context. Functions count. Of
-    losses of experts one must be finite: the others count as the smallest.
+    A round with missing data is empty and has no loss. For contexts and rewards only the rewards
+    matter, because a bandit plays an arm even without a context. Functions count as finite. For
+    losses of experts, one must be finite: the others count as the smallest.
     """
     parts = [np.asarray(part) for part in data]
-    # Labels have one dimension less than features, so that two matrices belong to a bandit.
+    # Labels have one dimension less than features, so two matrices belong to a bandit.
     if [part.ndim for part in parts] == [2, 2]:  # contexts and rewards
         parts = parts[1:]
     counted = np.ones(len(parts[0]), dtype=bool)
@@ -127,12 +126,12 @@ def counted_rounds(*data: ArrayLike, experts: bool = False) -> NDArray[np.bool_]
 
 
 def average_over(values: FloatArray, counted: NDArray[np.bool_]) -> float:
-    """Return the mean of values, shape (T,), over the rounds that count; NaN if none does."""
+    """Return the mean of values, shape (T,), over the rounds that count; NaN if there are none."""
     return float(values[counted].mean()) if counted.any() else float("nan")
 
 
 def _share(flags: NDArray[np.bool_]) -> FloatArray:
-    """Return the share of records, of each column if there are columns; 0 of none."""
+    """Return the share of records, per column if there are columns; 0 without records."""
     counts: FloatArray = np.count_nonzero(flags, axis=0) / np.float64(max(1, len(flags)))
     return counts
 
@@ -154,7 +153,7 @@ class Trace(ReadRecords):
     losses: FloatArray
     switches: NDArray[np.int64]
     first_round: int
-    _decisions: FloatArray | None = field(repr=False)  # all, or the first of each stretch
+    _decisions: FloatArray | None = field(repr=False)  # all, or the first one of each stretch
     _loss_of: Callable[[FloatArray], FloatArray] = field(repr=False)
     _flags_of: Callable[[slice], Flags] | None = field(default=None, repr=False)
     _beyond: NDArray[np.bool_] | None = field(default=None, repr=False)
@@ -174,32 +173,33 @@ class Trace(ReadRecords):
 
     @property
     def average_loss(self) -> float:
-        """Mean loss of all rounds, empty ones included, which lose 0; NaN for an empty run.
+        """Mean loss of all rounds, including empty ones, which lose 0; NaN for an empty run.
 
-        Reports average over the rounds that count instead: ``losses.sum() / counted``.
+        Reports instead average over the rounds that count: ``losses.sum() / counted``.
         """
         return float(self.losses.mean()) if len(self) else float("nan")
 
     @property
     def counted(self) -> int:
-        """Number of rounds that count: all but those with an empty record. **Not private**.
+        """Number of rounds that count: all except those with an empty record. **Not private**.
 
-        A record beyond an enforced participation counts: a decision is judged on it as well.
+        A record beyond an enforced participation counts, because it is also used to judge a
+        decision.
 
         Raises
         ------
         ValueError
-            For a trace that was loaded, which has no stream.
+            For a loaded trace, which has no stream.
         """
         flags = self._flags(slice(None))
-        # Custom losses have no flag for empty records: records with a missing number are empty.
+        # Custom losses have no flag for empty records; records with a missing number are empty.
         missing = flags.get("missing")
         empty = np.any(missing, axis=1) if missing is not None else np.zeros(len(self), dtype=bool)
         return len(self) - int(np.count_nonzero(flags.get("empty", empty)))
 
     @property
     def decisions(self) -> FloatArray:
-        """Released decisions, shape (T, d), row t being the decision of round t.
+        """Released decisions, shape (T, d); row t is the decision of round t.
 
         Raises
         ------
@@ -210,10 +210,10 @@ class Trace(ReadRecords):
             raise ValueError("decisions were not recorded: run with record_decisions=True")
         if len(self._decisions) == len(self):
             return self._decisions
-        # A decision is stored once, for all rounds until the next switch.
-        # A change after the last round begins no stretch of this run.
+        # A decision is stored once, for all rounds until the next switch. A change after the last
+        # round does not begin a stretch of this run.
         firsts = np.append(0, 1 + self.switches[self.switches < len(self) - 1])
-        # Long runs have few switches: the table is made when it is asked for.
+        # Long runs have few switches, so the table is only made on request.
         table = np.repeat(self._decisions, np.diff(firsts, append=len(self)), axis=0)
         table.setflags(write=False)
         return table
@@ -233,9 +233,9 @@ class Trace(ReadRecords):
         Returns
         -------
         ndarray of float64, shape (T,)
-            Sum over rounds up to t of own loss minus comparator's loss.
+            Sum over rounds up to t of the own loss minus the comparator's loss.
         """
-        # Results of `evaluation` hold their decision under this name.
+        # Results of `evaluation` have their decision under this name.
         decision = getattr(comparator, "decision", comparator)
         return np.cumsum(self.losses - self.comparator_losses(decision))
 
