@@ -24,13 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, 1 if an audit or verify refuted a claim, 2 for bad input or a missing package,
-        3 if an audit had no power, 4 if a run with ``--checkpoint`` left out rows beyond the
-        horizon, 5 and 6 of verify (only if a promise is kept; not protected), 130 after an
+        Exit code: 0; 1 if an audit or verify refuted a claim; 2 for bad input or a missing package;
+        3 if an audit had no power; 4 if a run with ``--checkpoint`` left out rows beyond the
+        horizon; 5 and 6 from verify (only if a promise is kept; not protected); 130 after an
         interrupt.
     """
     try:
-        # Imported here: without its packages the command says which extra is missing.
+        # Imported here, so that the command can say which extra is missing if its packages are
+        # absent.
         from dpoco.cli._app import app
 
         code = app(
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
     except ModuleNotFoundError as error:
-        # A module that is missing elsewhere is an error of the installation, not a missing extra.
+        # Another missing module is an error of the installation, not a missing extra.
         if error.name is None or error.name.split(".")[0] not in ("typer", "rich", "click"):
             raise
         print(
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return _BAD_INPUT
     except Exception as error:
-        # Usage errors, whichever library typer takes them from.
+        # Usage errors, from whichever library typer takes them.
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise

@@ -1,4 +1,4 @@
-"""The program ``dpoco``: its commands, each imported when it is asked for."""
+"""The program ``dpoco``: its commands, each imported on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 import dpoco
 from dpoco.cli._key import KEY_FILE
 
-# The commands in the order of the help, each with its sentence and its heading there.
+# The commands in the order of the help, each with its help text and heading.
 _STREAMS, _CLAIMS, _OPERATE = "Learn from a stream", "Check what is claimed", "Operate"
 _COMMANDS = {
     "init": (_STREAMS, "Write a file of settings for a table, with its columns and ranges."),
@@ -45,7 +45,7 @@ _KEY_HELP = (
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:
-    """Import and return a command: the import of one costs the start of none of the others."""
+    """Import and return a command, so that no command pays for the imports of the others."""
     match name:
         case "init" | "datasets":
             from dpoco.cli._init import COMMANDS
@@ -61,33 +61,33 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
             from dpoco.cli._verify import COMMANDS
         case "serve" | "journal":
             from dpoco.cli._operate import COMMANDS
-        # audit, explain, sign, table: `_COMMANDS` has no others.
+        # audit, explain, sign and table; `_COMMANDS` has no others.
         case _:
             from dpoco.cli._claims import COMMANDS
     return COMMANDS[name]
 
 
 class _Commands(TyperGroup):
-    """All commands; the help knows only one sentence about each."""
+    """All commands; the help only knows one sentence about each."""
 
     def list_commands(self, ctx: object) -> list[str]:
         """Return the names of the commands."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
-        """Return a stand-in for a command, with its sentence; None if there is no such command."""
+        """Return a placeholder for a command, with its help; None if there is no such command."""
         if cmd_name not in _COMMANDS:
             return None
         panel, sentence = _COMMANDS[cmd_name]
-        # The help lists all commands, and to import them all would take long.
+        # The help lists all commands, and importing them all would take long.
         return TyperCommand(cmd_name, help=sentence, rich_help_panel=panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was meant, or say which one probably was."""
+        """Return the requested command, or raise with a suggestion."""
         name, *rest = args
         if name in _COMMANDS:
             return name, load_command(name), rest
-        # An option that is unknown gets the message of the library that parses them.
+        # For an unknown option, the library that parses options writes the message.
         if not name.startswith("-"):
             from dpoco._validation import unknown
 
@@ -111,7 +111,7 @@ def _enter(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     key_file: Annotated[Path | None, typer.Option(metavar="FILE", help=_KEY_HELP)] = None,
 ) -> None:
-    # Commands are imported later and take no argument of the program, so it is left for them here.
+    # Commands are imported later and take no argument of the program, so we store it for them here.
     KEY_FILE.set(key_file)
     if version:
         typer.echo(f"dpoco {dpoco.__version__}")

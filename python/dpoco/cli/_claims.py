@@ -94,7 +94,7 @@ def audit_command(
             return
         if learner is None:
             raise ValueError("name a learner, or ask for --list")
-        # An audit may take an hour, so a figure that cannot be drawn is refused first.
+        # An audit may take an hour, so we first check whether the figure can be drawn.
         shell.check_figure(figure)
         if seed < 0:
             raise ValueError(f"--seed must be at least 0; got {seed}")
@@ -123,7 +123,7 @@ def audit_command(
 
 
 def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool) -> int:
-    """Play one run of a case with canaries, print what it tells, and return the exit code."""
+    """Play one run of a case with canaries, print the result, and return the exit code."""
     from dpoco import audit
 
     count = case.settings.get("horizon", 4) // 4 if canaries is None else canaries
@@ -133,7 +133,7 @@ def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool)
         typer.echo(f"error: {error}", err=True)
         return _EXIT_CODES["no power"]
     if not as_json:
-        # This is stated before the outcome is known, so that it cannot be chosen to fit.
+        # Stated before the outcome is known, so that it cannot be chosen to fit.
         typer.echo(f"Before the run: {planned.power}")
     report = planned.report(planned.play())
     if as_json:
@@ -201,13 +201,14 @@ def explain_command(
         about = about_file(file, signed)
         if not plain and signed is not None:
             typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
-        # A file's name and signature are printed above, if the statement is not plain.
+        # If the statement is not plain, the file's name and signature were already printed above.
         text = explain(guarantee, plain=plain, people=people, about=about if plain else None)
-        if ledger is not None:  # whose charges say what the sum alone does not
+        if ledger is not None:  # the charges contain facts that the sum does not
             typer.echo(judge_ledger(ledger).sentence)
             if not plain:
                 typer.echo(f"\n{ledger.report()}\n")
-            # The first line is the verdict on the sum alone, and indented lines belong to it.
+            # The first line is the verdict on the sum alone; the indented lines that follow belong
+            # to it.
             rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
             text = "\n".join(rest)
         typer.echo(text)
@@ -272,11 +273,11 @@ def sign_command(
             }.items()
             if value is None
         ]  # fmt: skip
-        # The same question as above, in a form that the type checker understands.
+        # The same check as above, in a form that the type checker understands.
         if file is None or key is None or title is None or operator is None or data_set is None:
             raise ValueError(f"still needed: {', '.join(missing)}")
         record, stated, before = read_certificate(file)
-        # A second signature around a signed certificate would say twice who states it.
+        # A second signature around a signed certificate would give two signers.
         if before is not None:
             raise ValueError(f"{file} is signed: sign the certificate that it was made from")
         guarantee = stated.guarantee if isinstance(stated, Ledger) else stated

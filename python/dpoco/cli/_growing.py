@@ -1,4 +1,4 @@
-"""Files that grow: records are read from where an earlier run stopped, releases are appended."""
+"""Growing files: records are read from where an earlier run stopped, and releases are appended."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dpoco.statistics import Monitor, Release
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_BLOCK = 2**22  # bytes that are read at once
+_BLOCK = 2**22  # number of bytes that are read at once
 _ROWS = 2**16
-_WAIT = 1.0  # seconds between two looks at a growing file
+_WAIT = 1.0  # seconds between two checks of a growing file
 
 
 class Part(NamedTuple):
-    """Some records, the file they are of, and how far it has been read behind them.
+    """Some records, their file, and the position after them.
 
-    Without records: everything that there is now has been read.
+    A part without records means that all current records were read.
     """
 
     table: DataFrame | None
@@ -46,8 +46,8 @@ class Part(NamedTuple):
 def check_columns(files: Collection[str], needed: Collection[str], follow: bool) -> None:
     """Raise `ValueError` for the first file that lacks a column, before any record is read.
 
-    Standard input, an empty file, and the last one if it is followed and its first line is not
-    complete yet, are looked at later.
+    Some files are checked later: standard input, an empty file, and the last file if it is followed
+    and its first line is incomplete.
     """
     for at, name in enumerate(files):
         if _is_parquet(name):
@@ -60,9 +60,10 @@ def check_columns(files: Collection[str], needed: Collection[str], follow: bool)
             waits = follow and at == len(files) - 1 and not header.endswith(b"\n")
             if not header or waits:
                 continue
-            # The names are read as a row: pandas would rename the second of two equal columns.
+            # The names are read as a row, because pandas would rename the second of two equal
+            # columns.
             found = _parse(name, header, header=None, dtype=str).iloc[0].tolist()
-            # Otherwise the whole file would be a header, and would pass for one without records.
+            # Otherwise the whole file would be read as a header without records.
             if b"\r" in header.rstrip(b"\r\n"):
                 raise ValueError(f"{name}: lines must end in a line feed, not in a return alone")
         else:
@@ -75,28 +76,28 @@ def check_columns(files: Collection[str], needed: Collection[str], follow: bool)
 
 
 def _parse(name: str, data: bytes, **options: Any) -> DataFrame:
-    """Return the lines of a CSV file; the message about others quotes nothing of them."""
+    """Return the lines of a CSV file; for other data, the message quotes nothing."""
     pandas = import_package("pandas", "CSV files", "files")
     with reading(name, "a CSV file in UTF-8, separated by commas"), warnings.catch_warnings():
-        # This concerns rows with more cells than names. Without `index_col` their first cells
-        # would become an index, and all others would move by one column.
+        # This is for rows with more cells than names. Without `index_col`, their first cells would
+        # become an index, and all others would move by one column.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
         table: DataFrame = pandas.read_csv(io.BytesIO(data), index_col=False, **options)
     return table
 
 
 class Places:
-    """How far files have been read, by which file it is and not by how it is called.
+    """Positions up to which files have been read; files are identified by path and not by spelling.
 
     A file that is read again under another name, such as ./log.csv, would count twice. Files are
-    known by their path from the folder of the state, with which they may be moved.
+    identified by their path relative to the folder of the state, so they may be moved with it.
 
     Parameters
     ----------
     folder : Path
         Folder of the state.
     known : dict of str to int
-        What `known` was when the state was saved.
+        The value of `known` when the state was saved.
     """
 
     def __init__(self, folder: Path, known: dict[str, int]) -> None:
@@ -115,7 +116,7 @@ class Places:
         path = os.path.realpath(name)
         try:
             return Path(os.path.relpath(path, self._folder)).as_posix()
-        except ValueError:  # on another drive of Windows
+        except ValueError:  # on another drive in Windows
             return path
 
 
@@ -127,22 +128,22 @@ def read_parts(
     follow: bool,
     go_on: bool,
 ) -> Iterator[Part]:
-    """Yield the records of files behind their positions.
+    """Yield the records of files after their positions.
 
     Parameters
     ----------
     files : collection of str
         CSV or Parquet files; "-" is standard input.
     positions : Places
-        Bytes, or rows of Parquet files, that have been read.
+        Numbers of bytes, or of rows of Parquet files, that have been read.
     names : collection of str
-        Columns that are read as texts.
+        Columns to read as texts.
     person : str or None
-        One of them, of whom missing values are all one person, without a name.
+        One of them. All missing values in it are one person without a name.
     follow : bool
-        Whether to wait for further lines of the last file.
+        Whether to wait for more lines of the last file.
     go_on : bool
-        Whether a later run reads on: it then also gets a last line that is not complete yet.
+        Whether a later run continues; it then also reads a last line that is not complete yet.
     """
     for at, name in enumerate(files):
         start = positions[name]
@@ -186,17 +187,17 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
                 with reading(f"{name}, column {each!r},", "a column of names"):
                     own = table.column(each).cast(arrow.string())
                 table = table.set_column(table.column_names.index(each), each, own)
-            # With pandas' metadata a column could come back as the index, out of sight.
+            # With pandas' metadata, a column might become the index and be overlooked.
             yield Part(table.to_pandas(ignore_metadata=True), name, position)
 
 
 def _csv(
     name: str, start: int, names: Collection[str], follow: bool, go_on: bool
 ) -> Iterator[Part]:
-    """Yield complete lines, read again from a growing file; positions are bytes."""
+    """Yield complete lines, rereading a growing file; positions are in bytes."""
     with sys.stdin.buffer if name == "-" else Path(name).open("rb") as source:
         header = source.readline()
-        # The program that writes the file may not have finished its first line.
+        # The program that writes the file may not have completed its first line.
         while follow and not header.endswith(b"\n"):
             yield Part(None, name, 0)
             clocks.sleep(_WAIT)
@@ -209,8 +210,8 @@ def _csv(
         while True:
             block = source.read(_BLOCK)
             rest += block
-            # The last line of a file that does not grow may lack its line end. If another run
-            # reads on, it would take the rest of a line that is just being written for a record.
+            # In a file that does not grow, the last line may lack its line end. But if another run
+            # continues, it would read the rest of a line that is just being written as a record.
             cut = _complete(rest) if block or follow or go_on else len(rest)
             if not cut and len(rest) > 2 * _BLOCK:
                 raise ValueError(
@@ -221,7 +222,7 @@ def _csv(
                 lines, rest = rest[:cut], rest[cut:]
                 position += cut
                 table = _parse(name, header + lines)
-                if names:  # as they are: 007 is no number, and NA is Namibia
+                if names:  # unchanged texts: 007 is not a number, and NA is Namibia
                     table[list(names)] = _parse(
                         name, header + lines, usecols=list(names), dtype="object",
                         keep_default_na=False, na_values=[""],
@@ -243,9 +244,9 @@ def _csv(
 
 
 def _skip(source: BinaryIO, name: str, size: int) -> None:
-    """Skip bytes that have been read before, or raise if they are not there."""
+    """Skip bytes that were read before, or raise if they are missing."""
     if name == "-":
-        # A pipe cannot be set back, so that the earlier bytes are read again and dropped.
+        # A pipe cannot go back, so the earlier bytes are read again and dropped.
         skipped = source.read(size)
         found, last = len(skipped), skipped[-1:]
     else:
@@ -260,17 +261,17 @@ def _skip(source: BinaryIO, name: str, size: int) -> None:
         raise ValueError(f"{name} has no line end where reading stopped: it was replaced")
 
 
-# A quote opens a quoted cell only at the cell's beginning: 5" is an ordinary cell. Within a quoted
-# cell, two quotes stand for one.
+# A quote opens a quoted cell only at the beginning of the cell: 5" is an ordinary cell. Within a
+# quoted cell, two quotes represent one.
 _QUOTED = re.compile(rb'(?:(?<=[,\r\n])|\A)"[^"]*(?:""[^"]*)*(?:"|\Z)')
 
 
 def _complete(text: bytes) -> int:
-    """Return where the last line ends whose quotes are closed; 0 if there is none."""
+    """Return the end of the last line whose quotes are closed; 0 if there is none."""
     end = text.rfind(b"\n")
     if b'"' in text:
         most: int | None
-        for most in (64, None):  # mostly the last cells tell, and few are kept in memory
+        for most in (64, None):  # usually the last cells decide, which keeps memory small
             cells = deque(_QUOTED.finditer(text), maxlen=most)
             for cell in reversed(cells):
                 if cell.end() <= end:
@@ -294,20 +295,20 @@ def make_table(release: Release) -> Table:
 
 
 class Sink:
-    """Where releases go: a file that is appended to, the terminal, and a page."""
+    """Destinations of releases: a file to append to, the terminal, and a page."""
 
     def __init__(self, output: Path | None, page: Path | None) -> None:
         self._output, self._page = output, page
         self._shown: list[Fields] = []
-        # A .prom file holds only the latest release: a scraper keeps the history.
+        # A .prom file only contains the latest release, because a scraper keeps the history.
         self._kept = output is not None and output.suffix != ".prom"
         self._live: Live | None = None
         self._drawn = False
-        self.written = 0  # bytes of the output
+        self.written = 0  # number of bytes of the output
 
     @contextmanager
     def show(self) -> Iterator[None]:
-        """Show the latest release as a table that changes, if the terminal can."""
+        """Show the latest release as a table that is updated, if the terminal can do this."""
         console = shell.console()
         if self._output is not None or not console.is_terminal:
             yield
@@ -317,16 +318,17 @@ class Sink:
         self._live = None
 
     def line(self, release: Release) -> str:
-        """Return what a release adds to the output."""
+        """Return the text that a release adds to the output."""
         if self._output is None or self._output.suffix == ".jsonl":
             return release.to_json() + "\n"
         if self._output.suffix == ".prom":
             return release.open_metrics()
-        # Only the first interval has the header: later ones are appended, also by later runs.
+        # Only the first interval has the header, because later ones are appended, even by later
+        # runs.
         return str(release.to_frame().to_csv(index=False, header=release.interval == 0))
 
     def restore(self, written: int, pending: list[str]) -> None:
-        """Continue an output that may lack the last releases, or have a part of them."""
+        """Continue an output that may lack the last releases, or contain a part of them."""
         self.written = written
         if self._output is None:
             return
@@ -335,8 +337,8 @@ class Sink:
                 if out.seek(0, os.SEEK_END) < written:
                     raise ValueError(f"{self._output} is shorter than what was written to it")
                 out.seek(written)
-                # The state was saved before its releases were written: the file may end anywhere
-                # within these. Else it is another file, which would be cut off.
+                # The state was saved before its releases were written, so the file may end anywhere
+                # within them. Otherwise it is another file, which would be truncated.
                 if not "".join(pending).encode().startswith(out.read()):
                     raise ValueError(
                         f"{self._output} is not what the last run wrote: name the output of "
@@ -356,43 +358,43 @@ class Sink:
             for release in releases:
                 typer.echo(str(release))
         self._append([self.line(release) for release in releases])
-        # The list grows without end; a .jsonl output is read again instead.
+        # The list would grow without end, so a .jsonl output is read again instead.
         if self._page is not None and not self._is_read_again:
             self._shown += [release.to_dict() for release in releases]
 
     @property
     def _is_read_again(self) -> bool:
-        """Whether the page is drawn from the output, which has all releases."""
+        """Whether the page is drawn from the output, which contains all releases."""
         return self._output is not None and self._output.suffix == ".jsonl"
 
     def _append(self, lines: list[str]) -> None:
         if self._output is None or not lines:
             return
         if not self._kept:
-            # A scraper reads the file at any time, and must never see a part of it.
+            # A scraper may read the file at any time, and must never see a part of it.
             beside = self._output.with_suffix(".prom.new")
             beside.write_text(lines[-1], encoding="utf-8")
             beside.replace(self._output)
             return
-        # The file is binary: the state counts bytes, and text files would change line ends on
-        # Windows.
+        # The file is binary, because the state counts bytes and text files would change line ends
+        # on Windows.
         with self._output.open("ab") as out:
             self.written += out.write("".join(lines).encode())
             out.flush()
-            os.fsync(out.fileno())  # before a state says that it is written
+            os.fsync(out.fileno())  # before a state says that it was written
 
     def draw(self, monitor: Monitor) -> None:
-        """Draw the page, unless it shows all releases."""
+        """Draw the page, unless it already shows all releases."""
         if self._page is None or self._drawn:
             return
         shown = self._shown
         if self._is_read_again and self._output is not None and self._output.exists():
             with self._output.open(encoding="utf-8") as lines:
                 shown = [json.loads(line) for line in lines]
-        from dpoco.plotting import draw_page  # on use: most commands draw nothing
+        from dpoco.plotting import draw_page  # imported on use, because most commands draw nothing
 
         title = ", ".join(name for name, _ in monitor.statistics)
-        # A browser reads the page at any time, and must never see a part of it.
+        # A browser may read the page at any time, and must never see a part of it.
         beside = self._page.with_name(self._page.name + ".new")
         beside.write_text(draw_page(shown, monitor.guarantee, title), encoding="utf-8")
         beside.replace(self._page)

@@ -73,7 +73,7 @@ def init(asked: Asked, values: Fields) -> None:
         if sys.stdin.isatty():
             asked = complete(asked, table, typer.prompt)
         given = {**asked.given, **describe_columns(asked.settings, table)}
-        # In a file, force would let every later run replace what earlier ones wrote.
+        # In a file, force would let every later run overwrite earlier results.
         given.pop("force", None)
         place.write_text(to_toml(given, str(place)), encoding="utf-8")
         if not settings.quiet:
@@ -94,7 +94,7 @@ def complete(asked: Asked, table: Table, prompt: Callable[..., str]) -> Asked:
         given["positive"] = prompt(f"Value of {label} that is the event")
     elif kinds[label] == "numbers" and declared.label_range is None:
         ranges.append(f"{label}={_asked_range(label, prompt)}")
-        # A number in a range is a quantity.
+        # Numbers in a range are quantities, so the loss is squared.
         given.setdefault("loss", "squared")
     if "person" not in given:
         person = prompt("Column that says whose record a row is (- if every row is one's own)")
@@ -119,7 +119,7 @@ def complete(asked: Asked, table: Table, prompt: Callable[..., str]) -> Asked:
 
 
 def _asked_range(name: str, prompt: Callable[..., str]) -> str:
-    """Return the range that is typed, or "-"."""
+    """Return the typed range, or "-"."""
     while True:
         text = prompt(f"Public range of {name}, LOW:HIGH, not from the records (- leaves it out)")
         if text == "-":
@@ -133,7 +133,7 @@ def _asked_range(name: str, prompt: Callable[..., str]) -> str:
 
 
 def describe_columns(settings: Settings, table: Table) -> Fields:
-    """Return the columns to learn from and all ranges by name; `ValueError` if one is missing."""
+    """Return the feature columns and all ranges by name; `ValueError` if a range is missing."""
     declared, kinds = Declaration.of(settings), table.kinds()
     columns = feature_columns(table, declared, kinds)
     ask(table, declared, columns, kinds, "records", settings.loss)
@@ -147,7 +147,7 @@ def describe_columns(settings: Settings, table: Table) -> Fields:
 
 
 def to_toml(given: Fields, place: str) -> str:
-    """Return the text of a file of settings: the given ones, and all others as comments."""
+    """Return the text of a file of settings: given ones as values, all others as comments."""
     lines = [
         f"# Settings of dpoco run: dpoco run {place}",
         f"# With a checkpoint, for each new table: dpoco run new.csv --config {place} --resume",
@@ -156,7 +156,7 @@ def to_toml(given: Fields, place: str) -> str:
     for panel in dict.fromkeys(each.rich_help_panel for each in SHOWN.values()):
         own = [name for name, each in SHOWN.items() if each.rich_help_panel == panel]
         lines += ["", f"[{panel.lower()}]"]
-        # In TOML, keys that follow the heading of a table belong to that table.
+        # In TOML, keys after the heading of a table belong to that table.
         for name in sorted(own, key=lambda each: each in TABLES):
             lines += _lines(panel.lower(), name, given.get(name))
     return "\n".join(lines) + "\n"
@@ -170,7 +170,7 @@ _EXAMPLES = {
 
 
 def _lines(panel: str, name: str, value: Any) -> Iterator[str]:
-    """Yield the lines of a setting: what it means, and its value."""
+    """Yield the lines of a setting: its meaning and its value."""
     yield from textwrap.wrap(
         help_text(name), 98, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
     )
@@ -234,7 +234,7 @@ def datasets_command(
                 _print_list(records)
             return
         facts = _facts(BUNDLED[choose_name("stream", name, tuple(BUNDLED))])
-        # Names of columns and the scaling are known once it is loaded, which needs the package.
+        # Names of columns and the scaling are known after loading, which needs the package.
         if facts["installed"]:
             if facts["kind"] == "experts":
                 found = datasets.load_losses(name)[1]

@@ -1,4 +1,4 @@
-"""The key of encrypted states and journals, as the command line was given it."""
+"""The key of encrypted states and journals, from the command line or the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_FILE: ContextVar[Path | None] = ContextVar("KEY_FILE", default=None)
 
 def state_key() -> EncryptionKey | None:
     """Return the key of ``--key-file``, or else of the environment, if there is one."""
-    from dpoco import EncryptionKey  # costs the start of commands that need no key nothing
+    from dpoco import EncryptionKey  # imported here, so that commands without a key start faster
 
     file = KEY_FILE.get()
     if file is not None:

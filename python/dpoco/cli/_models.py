@@ -48,9 +48,9 @@ def publish_command(
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
-        # This comes first: a wrong model is refused before a state, which is secret, is opened.
+        # Comes first, so that a wrong model is refused before a state, which is secret, is opened.
         earlier = None if like is None else dpoco.Model.load(like)
-        # The state names its class. Only the library's own classes are imported.
+        # The state names its class, and only the library's own classes are imported.
         learner = dpoco.load(state, key=state_key())
         saved = read_saved(learner, trust_columns)
         # Arms, experts and points of a net are not coefficients of columns.
@@ -105,7 +105,8 @@ def predict_command(
     with shell.errors_in_one_line():
         own = {} if config is None else read_file(Path(config))
         asked = Asked.of(own, pairs or (), {"data": data}).settings
-        # Options of learners mean nothing here: a name that is no setting is a slip.
+        # Options of learners have no meaning here, so a name that is not a setting is a typing
+        # error.
         for name in asked.option:
             choose_name("setting", name, tuple(OPTIONS))
         if to is not None and not force:

@@ -33,7 +33,7 @@ from dpoco.statistics import (
     parse_view,
 )
 
-_BINS = 40  # between the ends of a range, for quantiles
+_BINS = 40  # number of bins between the ends of a range, for quantiles
 _STATISTICS, _INTERVALS, _PRIVACY = "Statistics", "Intervals", "Privacy"
 _RANGE, _VALUES = "COLUMN=LOW:HIGH", "COLUMN=VALUE,VALUE,..."
 Words = list[str] | None
@@ -82,7 +82,7 @@ class Statistics:
     )  # fmt: skip
 
     def monitor(self) -> Monitor:
-        """Return the monitor that is asked for."""
+        """Return the requested monitor."""
         people, records = self._people()
         return Monitor(
             self._statistics(),
@@ -97,7 +97,7 @@ class Statistics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Columns whose values are names: they are read as texts."""
+        """Columns whose values are names, which are read as texts."""
         column = self.person.partition("=")[0]
         own = [
             name
@@ -143,7 +143,7 @@ class Statistics:
         given = shell.whole_numbers("--person", numbers)
         if len(given) > 3:
             raise ValueError(f"--person must have at most three numbers; got {numbers!r}")
-        # Numbers that are left out are 1.
+        # Missing numbers are 1.
         intervals, apart, records = [*given, 1, 1][:3]
         return Participation(intervals, separation=apart), records
 
@@ -190,7 +190,7 @@ class Asked(Statistics):
     )  # fmt: skip
 
     def check(self) -> None:
-        """Raise `ValueError` for files that do not go together, or would be overwritten."""
+        """Raise `ValueError` for files that do not fit together or would be overwritten."""
         if self.state is not None and self.output is None:
             raise ValueError("--state needs --output, which is continued with it")
         if self.resume and self.state is None:
@@ -208,9 +208,10 @@ class Asked(Statistics):
         for path in (self.output, self.page, self.state):
             if path is not None and not path.absolute().parent.is_dir():
                 raise ValueError(f"no such directory: {path.parent}")
-        # Files that are there are continued, and checked against the state.
+        # Existing files are continued, and checked against the state.
         if self.resume:
-            # Without its state an output is not continued: its records would be released once more.
+            # Without its state, an output is not continued, because its records would be released
+            # again.
             if self.output is not None and self.output.exists() and not self.state.exists():  # type: ignore[union-attr]
                 raise ValueError(f"{self.output} exists, but not its state {self.state}")
             return
@@ -222,11 +223,11 @@ class Asked(Statistics):
 
 
 def _monitor(asked: Asked) -> None:
-    asked.check()  # again: another run may have ended meanwhile
+    asked.check()  # again, because another run may have ended meanwhile
     made = asked.monitor()
     person = asked.person.partition("=")[0] or None
     needed = (*(c.name for c in made._layout.columns), *asked.names, asked.time)
-    # All files are checked before the first is read: the tenth would be refused after hours.
+    # All files are checked before the first is read, so that the tenth is not refused after hours.
     check_columns(asked.files, tuple(dict.fromkeys(needed)), asked.follow)
     sink = Sink(asked.output, asked.page)
     monitor = _resume(made, asked.state, sink)
@@ -253,14 +254,14 @@ def _monitor(asked: Asked) -> None:
             elif not ended and used_up is None:
                 sink.draw(monitor)
                 continue
-            # The state is stored first: it holds these lines as pending, and `restore` writes them
-            # again if the program is killed before the next line.
+            # The state is stored first, with these lines as pending, so `restore` writes them again
+            # if the program is killed before the next line.
             _keep(monitor, asked.state, positions, sink, ended)
             sink.write(ended)
             if used_up is not None:
                 sink.draw(monitor)
                 raise used_up
-        # With a state, the interval goes on in the next run.
+        # With a state, the next run continues the interval.
         if asked.state is None and not asked.follow:
             # The first record begins the first interval.
             if monitor._clock is not None and not monitor._clock.started:
@@ -272,11 +273,11 @@ def _monitor(asked: Asked) -> None:
 
 
 def _finish(monitor: Monitor, table: Any, time: str, person: str | None) -> list[Release] | None:
-    """End the last interval, with its records, because others come behind it; these are left out.
+    """End the last interval with its records, because later records follow, which are left out.
 
-    `table` has a record behind the last interval; None if the clock has passed it. None is returned
-    unless the last interval is running: a run that has not begun can be given more releases, and a
-    wrong time far ahead must not end all intervals that are left.
+    `table` has a record after the last interval; None if the clock has passed it. The result is
+    None unless the last interval is the current one: a run that has not begun can be given more
+    releases, and a wrong time far ahead must not end all remaining intervals.
     """
     inside, last = 0, monitor.round
     if table is not None and monitor._clock is not None:
@@ -291,7 +292,7 @@ def _finish(monitor: Monitor, table: Any, time: str, person: str | None) -> list
 
 
 def _advance(monitor: Monitor) -> list[Release]:
-    """End intervals by this machine's clock, once the first has begun."""
+    """End intervals by this machine's clock, after the first one has begun."""
     pandas = import_package("pandas", "intervals by the clock", "files")
     clock = monitor._clock
     if clock is None or not clock.started:
@@ -300,11 +301,11 @@ def _advance(monitor: Monitor) -> list[Release]:
 
 
 def _resume(made: Monitor, state: Path | None, sink: Sink) -> Monitor:
-    """Return the monitor of the state, if there is one, whose last releases are written again."""
+    """Return the monitor of the state, if there is one, after writing its last releases again."""
     if state is None or not state.exists():
         return made
     found = dpoco.load(state, Monitor, key=state_key())
-    # Headers, not objects: they hold only what a state can bring back.
+    # Headers and not objects are compared, because they only contain what a state can restore.
     if found._header()["arguments"] != made._header()["arguments"]:
         raise ValueError(
             f"{state} belongs to a monitor with other options: repeat them, or name a new file"
@@ -320,7 +321,7 @@ def _keep(
     sink: Sink,
     ended: list[Release],
 ) -> None:
-    """Store state, positions and what is about to be written: before anybody sees it."""
+    """Store state, positions and pending output, before anybody sees the output."""
     if state is None:
         return
     pending = [sink.line(release) for release in ended]
@@ -341,7 +342,7 @@ def _act(asked: Asked) -> None:
     """
     with shell.errors_in_one_line(), shell.notes(False):
         asked.check()
-        # Two runs that went on from one state would draw the same noise for different records.
+        # Two runs that continue from one state would draw the same noise for different records.
         with nullcontext() if asked.state is None else sole_user(asked.state):
             _monitor(asked)
 

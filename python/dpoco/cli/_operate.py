@@ -40,7 +40,7 @@ def serve_command(
     dpoco serve bandit.toml --port 8000
     """
     with shell.errors_in_one_line():
-        # This comes before the import of `serve`, whose error would name a module and no extra.
+        # Before the import of `serve`, whose error would name a module and no extra.
         for package in _NEEDED:
             import_package(package, "dpoco serve", "serve")
         from dpoco import serve
@@ -56,7 +56,7 @@ def serve_command(
                 listening=lambda port: typer.echo(f"serving on http://{host}:{port}"),
             )  # fmt: skip
             return
-        # The service may run or not: it sees changes with the next request.
+        # Whether the service runs or not: it sees changes with the next request.
         with serve.open_tokens(settings) as tokens:
             if revoke is not None:
                 ended = tokens.revoke(revoke, operator=operator)
@@ -96,7 +96,8 @@ def status_command(
     with shell.errors_in_one_line():
         _check(path)
         rows: list[Fields] = []
-        # The streams are read from a copy: opening the journal itself would fence its service.
+        # The streams are read from a copy, because opening the journal itself would stop its
+        # service.
         with opened_copy(path) as journal:
             for name in journal.streams():
                 stream = journal.open(name)
@@ -144,7 +145,7 @@ def backup_command(
     """
     with shell.errors_in_one_line():
         _check(path)
-        # A copy that is replaced may be the only one of an earlier moment.
+        # An existing copy may be the only one of an earlier moment, so it is not replaced.
         if to.exists():
             raise ValueError(f"{to} exists: name a new file, because a copy never replaces one")
         copy_journal(path, to)

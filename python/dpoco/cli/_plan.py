@@ -83,9 +83,9 @@ def auto_command(
 
 
 def _print_choices(choices: Sequence[dpoco.Choice], as_json: bool) -> None:
-    """Print learners with what is expected of them, what is proved, and the first one's guarantee.
+    """Print learners with their expected and proved regret, and the guarantee of the first one.
 
-    Of the guarantees of the others, JSON tells.
+    JSON contains the guarantees of the others.
     """
     if as_json:
         facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope",
@@ -122,8 +122,8 @@ _PLANNED: dict[str, tuple[Callable[..., plans.Problem], str]] = {
     "batch": (plans.plan_batch, "--horizon 10000 --dimension 10"),
     "reports": (plans.plan_reports, "--horizon 1000000 --hypotheses 8 --labels 16"),
 }
-_ALSO = {"expected_shifts": "--switches"}  # as other trackers call it
-_UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # plans are in units of what has no default
+_ALSO = {"expected_shifts": "--switches"}  # the name of this option in other trackers
+_UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # units of options without default
 
 
 def make_command(entry: Learner) -> TyperCommand | TyperGroup:
@@ -158,7 +158,7 @@ def make_command(entry: Learner) -> TyperCommand | TyperGroup:
         given = vars(parsed)
         as_json, horizon, epsilon = (given.pop(n) for n in ("as_json", "horizon", "epsilon"))
         with shell.errors_in_one_line():
-            # Options come as texts, and get the types of the learner's constructor.
+            # Options are texts, and are converted to the types of the learner's constructor.
             read = {name: own[name].read(given.pop(name)) for name in own}
             options = {name: value for name, value in read.items() if value is not None}
             facts = {name: given.pop(name) for name in sizes}
@@ -174,7 +174,7 @@ def make_command(entry: Learner) -> TyperCommand | TyperGroup:
             else:
                 plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
-    # With keywords alone, options with and without defaults may come in any order.
+    # With keywords only, options with and without defaults may be in any order.
     options = make_dataclass("Plan", [*flags, ("as_json", shell.JsonFlag, False)], kw_only=True)
     example = f"Example: dpoco plan {entry.name} {example_options(entry)}"
     text = f"Plan {entry.path}: {entry.about}.\n\n{example}"
@@ -192,7 +192,7 @@ def _flag(
 
 
 def _help(option: Option) -> str:
-    """Return the help of a learner's own option: the words it may be, and its sentence."""
+    """Return the help of a learner's own option: its allowed texts, and its sentence."""
     words = ", ".join(option.choices)
     if words and {int, float} & {*option.types}:
         words += " or a number"
@@ -206,7 +206,7 @@ def example_options(entry: Learner) -> str:
 
 
 class _Plans(TyperGroup):
-    """The plans of all learners, each made when it is asked for: making one loads its learner."""
+    """The plans of all learners, each made on demand, because making one loads its learner."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
@@ -227,7 +227,7 @@ class _Plans(TyperGroup):
         return make_command(known[cmd_name])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was meant, or say which one probably was."""
+        """Return the requested command, or raise with a suggestion."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-"):
             ctx.fail(unknown("learner", args[0], names))

@@ -1,7 +1,7 @@
-"""Reports of ``dpoco plan``: regret, noise, memory and the smallest useful horizon of a learner.
+"""Reports of ``dpoco plan``: a learner's regret, noise, memory and smallest useful horizon.
 
 Standard problems have domains of diameter 1 and losses of slope or range 1. The arguments of the
-functions that make them, except the learner, are options of the command.
+functions that make them, other than the learner, are options of the command.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections
 
 PLAN_SCHEMA = "dpoco.plan/1"
-TARGET = 0.1  # regret a round, as a share of the largest, at which a horizon is useful
+TARGET = 0.1  # regret per round, as a share of the largest, for a horizon to be useful
 _LARGEST = 10**12
-_LOOKS = 12  # calibrations in the search for the smallest useful horizon
+_LOOKS = 12  # number of calibrations in the search for the smallest useful horizon
 _CLOSE = 1.05
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The problem for which a learner is planned, and how to read the regret of its parameters.
+    """The problem for which a learner is planned, and how to compute its regret.
 
     Attributes
     ----------
     arguments : tuple
         First arguments of the learner.
     bound : callable
-        ``parameters -> (regret, range)``: regret over the horizon, and the largest there can be per
-        round, in the same units.
+        ``parameters -> (regret, range)``: regret over the horizon, and the largest possible regret
+        per round, in the same units.
     kind : {"proven", "predicted"} or None
-        Whether it is a theorem, or an estimate of what the noise costs; None: nothing is known.
+        Whether it is a theorem, or an estimate of the cost of noise; None if nothing is known.
     unit : str
-        Units, for the text.
+        Name of the units, for the text.
     options : dict
-        Further arguments of the learner.
+        More arguments of the learner.
     build : callable or None
-        From rounds, budget and options to a learner, where it is not calibrated to both.
+        Takes rounds, budget and options and returns a learner; for learners that are not calibrated
+        to rounds and budget.
     """
 
     arguments: tuple[Any, ...]
@@ -94,7 +95,7 @@ def plan_functions(entry: Learner, dimension: Annotated[int, "1 or 2."] = 1) -> 
     if dimension not in (1, 2):
         raise ValueError(f"dimension must be 1 or 2; got {dimension}")
     domain = Box([0.0] * dimension, [1.0] * dimension)
-    # Two losses in the square differ by the slope times its diagonal at most.
+    # In the square, two losses differ by at most the slope times its diagonal.
     return Problem(
         (domain,),
         lambda p: (p.forecast.regret_bound, math.sqrt(dimension)),
@@ -119,7 +120,7 @@ def plan_arms(
             (arms, dimension), lambda p: (p.forecast.regret_bound, 2.0 * p.mechanism.summand.label),
             unit="of the rewards' range",
         )  # fmt: skip
-    if entry.name == "residual-phases":  # nothing is proved of its regret
+    if entry.name == "residual-phases":  # no bound on its regret is proved
         return Problem((arms, dimension), lambda p: (math.inf, 2.0), kind=None)
     return Problem(
         (arms, LpBall(dimension, 1.0, 1.0)),
@@ -137,7 +138,7 @@ def plan_batch(
     ] = "logistic",
     domain: Annotated[str, "ball, box or simplex, of diameter D."] = "ball",
 ) -> Problem:
-    """Return one private fit to as many records as there would be rounds."""
+    """Return one private fit to as many records as there are rounds."""
     choice("loss", loss, ("huber", "logistic", "squared"))
     problem = standard_problem(dimension, loss, domain)
     return Problem(problem, lambda p: (math.nan, 1.0), None, "")
@@ -150,8 +151,8 @@ def plan_reports(
 ) -> Problem:
     """Return a server of locally private reports, for K hypotheses over M labels.
 
-    The bound is that of ``learner="hedge"`` on the worst-case range, which holds for every class of
-    K hypotheses and all labels; the class built here is a random one.
+    The bound is that of ``learner="hedge"`` on the worst-case range, which holds for any K
+    hypotheses and any labels; the hypotheses built here are random.
     """
     from dpoco.local import Hypotheses
 
@@ -172,7 +173,7 @@ def plan_reports(
         given = {
             name: value
             for name, value in server.get_params().items()
-            # The seed is drawn afresh, but two plans of one problem must be equal.
+            # The seed is drawn at random, but two plans of one problem must be equal.
             if isinstance(value, (int, float, str)) and name != "public_seed"
         }
         record = {"risk_bound": bound, **given, "mixing": server.mixing}
@@ -210,17 +211,17 @@ def _domain(name: str, dimension: int) -> Domain:
 def _loss(name: str, domain: Domain) -> Loss:
     """Return the family of losses that are 1-Lipschitz in l2."""
     choice("loss", name, ("linear", "logistic", "squared", "huber", "general"))
-    # The declared bound in the domain's dual norm follows from the one in l2.
+    # The declared bound in the domain's dual norm follows from that in l2.
     dual = math.pow(domain.dimension, max(0.0, 1.0 / domain.dual_exponent - 0.5))
     if name == "linear":
         return LinearLoss(dual, gradient_bound_l2=1.0)
     if name == "general":
-        # A custom loss declares its bounds in the dual norm; these give 1 in l2.
+        # A custom loss declares its bounds in the dual norm; these correspond to 1 in l2.
         stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
         return CustomLoss(1.0 / stretch, 1.0 / stretch**2)
     if name == "squared":
         plain = SquaredLoss(dual, label_bound=0.5, feature_bound_l2=1.0)
-        # The weight makes the slope the declared one.
+        # The weight gives the declared slope.
         return replace(plain, weight=dual / plain.lipschitz(domain))
     if name == "logistic":
         return LogisticLoss(dual, feature_bound_l2=1.0)
@@ -240,8 +241,8 @@ def plan_report(
 ) -> Fields:
     """Return the plan of one learner, JSON-able.
 
-    `facts` and `options` are what was asked for, `rule` how often a person comes; `delta` None is a
-    tenth of one over the horizon, also in the search.
+    `facts` and `options` are the given values, and `rule` says how often a person comes. If `delta`
+    is None, it is a tenth of one over the horizon, also in the search.
     """
     positive_int("horizon", horizon)
     options = {**problem.options, **options}
@@ -262,13 +263,13 @@ def plan_report(
         return cls(*problem.arguments, **covered, budget=budget(rounds), **people, **options)
 
     def share_at(rounds: int) -> float:
-        """Return the regret a round at another horizon, as a share of the largest."""
+        """Return the regret per round at another horizon, as a share of the largest."""
         try:
             with warnings.catch_warnings():
-                # Warnings are for the horizon that was asked for, not for those of the search.
+                # Warnings are for the requested horizon and not for those of the search.
                 warnings.simplefilter("ignore")
                 found = make(rounds).plan
-        except CalibrationError:  # no noise meets the budget on so short a stream
+        except CalibrationError:  # no noise meets the budget on such a short stream
             return math.inf
         return share(found, rounds)
 
@@ -317,12 +318,12 @@ def plan_report(
 def _smallest_useful(
     share: Callable[[int], float], target: float, known: tuple[int, float]
 ) -> int | None:
-    """Return a horizon that meets the target, at most 5 % above the smallest; None beyond 10^12.
+    """Return a horizon that meets the target, at most 5 % above the smallest; None above 10^12.
 
-    Regret per round falls like a power of the horizon, so the search follows the slope between two
-    logarithms, and halves the logarithmic interval where that leads out of it.
+    Regret per round falls like a power of the horizon. So the search follows the slope between two
+    points on a log scale, and bisects on this scale if the slope leads out of the interval.
     """
-    # The plan that was asked for is known already.
+    # The requested plan is already known.
     values = dict([known])
     for _ in range(_LOOKS):
         low = max((rounds for rounds, found in values.items() if found > target), default=0)
@@ -339,8 +340,7 @@ def _smallest_useful(
         if 0.0 < values[base] < math.inf:
             # A slope near 0 would lead out of all bounds.
             step = math.log(target / values[base]) / min(slope, -0.05)
-            # The step goes a little beyond where the slope points, so that the other end of the
-            # interval moves.
+            # The step goes slightly beyond the target, so that the other end of the interval moves.
             beyond = 0.985 if list(values.values())[-1] <= target else 1.015
             guess = base * math.exp(max(min(step, 9.0), -9.0)) * beyond
         if low and high:
@@ -352,14 +352,14 @@ def _smallest_useful(
 
 
 def _noise(plan: Any, guarantee: Guarantee) -> Fields:
-    """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
+    """Return the scale of the noise and its ratio to the sensitivity, if there are such numbers."""
     own = plan.mechanism
     scale = getattr(own.part(Selections) or own.part(GaussianSum) or own, "scale", None)
     if scale is None and guarantee.noise_scale > 0.0:
         scale = guarantee.noise_scale
     errors = {}
     if isinstance(own, GaussianSum) and own.scale > 0.0:
-        # The error of the noisiest sum at unit sensitivity and mu, and a lower bound for all.
+        # The error of the noisiest sum at unit sensitivity and mu, and a lower bound for all sums.
         errors = {
             "sum_error": continual_sum.max_error(own.factorisation, own.pushes),
             "least_sum_error": continual_sum.lower_bound(own.pushes),
@@ -374,11 +374,11 @@ def _noise(plan: Any, guarantee: Guarantee) -> Fields:
 
 
 def _state_bytes(learner: object) -> int | None:
-    """Size of the saved state of the fresh learner, which is what it keeps between rounds."""
+    """Return the size of a fresh learner's state, which it keeps between rounds."""
     pack = getattr(learner, "_to_bytes", None)
     try:
         return None if pack is None else len(pack())
-    except StateError:  # losses given as Python objects have no state that could be saved
+    except StateError:  # losses given as Python objects have no state
         return None
 
 
@@ -435,7 +435,7 @@ def print_plan(report: Fields, guarantee: Guarantee) -> None:
         shown.add_row("noise of sums", f"{error:.3f}, {least:.3f} at least by any factorisation")
     if (memory := _memory(**report["memory"])) is not None:
         shown.add_row("memory", memory)
-    # These names have rows above, or mean nothing to a reader.
+    # These names have separate rows above, or mean nothing to a reader.
     seen = {"kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner", "tuning"}
     parts = {name: value for name, value in report["parameters"].items() if name != "forecast"}
     for name, value in _numbers(parts):

@@ -1,10 +1,10 @@
 """From the settings of ``dpoco run`` and ``dpoco compare`` to games.
 
-What a learner learns from decides which game is played. Classes are the arms of bandits. For
-Lipschitz losses a decision is a number that should be near the column's next value, or a point near
-the next values of two columns; the losses are those that quantiles and geometric medians minimise.
+The kind of rounds decides which game is played. Classes are the arms of bandits. For Lipschitz
+losses, a decision is a number that should be near the column's next value, or a point near the next
+values of two columns; the losses are those whose minimisers are quantiles and geometric medians.
 
-Every default is a function of public quantities alone: the number of rounds, of columns, the loss.
+Every default only depends on public quantities: the numbers of rounds and columns, and the loss.
 """
 
 from __future__ import annotations
@@ -74,32 +74,32 @@ _OF_A_FILE = (
     "features", "range", "loss_range", "header", "person", "positive", "categories",
     "missing", "anonymous", "format", "encoding", "separator", "decimal", "skip_lines", "intercept",
 )  # fmt: skip
-_OFF = 2.0**80  # half-width of a column that is off
-_MOST_CLASSES = 4096  # rewards are a table of rounds x classes
+_OFF = 2.0**80  # half-width of a column that is switched off
+_MOST_CLASSES = 4096  # the rewards are a table of rounds x classes
 
 
 @dataclass(frozen=True)
 class Task:
-    """The task of a run: settings, the table they name, and how a saved learner read its own.
+    """The task of a run: settings, their table, and how a saved learner read its records.
 
     Attributes
     ----------
     asked : Settings
-        What was asked for.
+        The given settings.
     declared : Declaration
-        What it says of the columns.
+        Their declarations of columns.
     table : Table or None
         None for bundled and simulated streams.
     resumed : object
-        The saved learner that goes on, or None.
+        The saved learner to continue, or None.
     saved : Saved or None
         How it read its records.
     people : sequence or None
         The persons behind the rows of the table.
     searches : bool
-        Whether ranges that nothing says are searched privately in the first rows.
+        Whether undeclared ranges are searched privately in the first rows.
     search : Guarantee or None
-        Guarantee of the search that was made.
+        Guarantee of the completed search.
     finder : RangeFinder or None
         The search, if this run made it.
     """
@@ -115,12 +115,12 @@ class Task:
     finder: RangeFinder | None = None
 
     def covered_rounds(self, rounds: int) -> int:
-        """Return how many rounds the guarantee covers; `rounds` unless it was asked for."""
+        """Return how many rounds the guarantee covers; `rounds` unless another number was given."""
         asked = self.asked.horizon
         return positive_int("horizon", rounds if asked is None else asked)
 
     def describe(self, family: str, schema: Schema) -> Fields:
-        """Return what a state keeps of how records were read; `ValueError` if it differs."""
+        """Return how records were read, for the state; `ValueError` if it differs."""
         if self.saved is not None:
             self.saved.check(schema)
         own = {"family": family, "schema": schema.to_dict(), "person": self.asked.person}
@@ -130,7 +130,7 @@ class Task:
 def find_learners(
     names: Sequence[str], families: Collection[str], asked: Settings
 ) -> list[Learner]:
-    """Return learners by name; "auto" is of experts if others or the settings are."""
+    """Return learners by name; "auto" is for experts if the others or the settings are."""
     found = [_AUTO if name == _AUTO.name else learner_named(name, families) for name in names]
     of_experts = asked.loss_range is not None or asked.data in STREAMS_OF_LOSSES
     of_experts = of_experts or any(entry.plays == "experts" for entry in found)
@@ -151,15 +151,15 @@ def make_games(
     Parameters
     ----------
     entries : sequence of Learner
-        All of records (or one-time fits), of experts, of arms or of functions.
+        Learners that all play records (or are one-time fits), experts, arms, or functions.
     asked : Settings
-        What was asked for.
+        The given settings.
     resumed : object
-        The saved learner that goes on.
+        The saved learner to continue.
     saved : Saved, optional
         How it read its records.
     searches : bool
-        Whether ranges of records that nothing says are searched privately in the first rows.
+        Whether undeclared ranges of records are searched privately in the first rows.
     """
     families = {"records" if entry.plays == "batch" else entry.plays for entry in entries}
     if len(families) > 1:
@@ -170,12 +170,12 @@ def make_games(
     if asked.synthetic is not None and asked.data is not None:
         raise ValueError("synthetic simulates a stream: leave out the data file")
     of_file = asked.data is not None and asked.data not in datasets.BUNDLED
-    # Without names the rule could not be enforced.
+    # Without names, the rule could not be enforced.
     if of_file and asked.rounds_per_person is not None and asked.person is None:
         raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
     if (
         asked.data is not None
-        # A word that is no file may be a bundled stream that is misspelt.
+        # A word that is not a file may be a misspelt bundled stream.
         and re.fullmatch(r"\w+", asked.data)
         and not Path(asked.data).exists()
     ):
@@ -199,12 +199,12 @@ def make_games(
             raise ValueError(_nothing_known(game))
     if people is None:
         return found
-    # The search took the first rows, and also their people.
+    # The search used the first rows, and also their people.
     return [replace(game, persons=people[len(people) - len(game.data[0]) :]) for game in found]
 
 
 def _nothing_known(game: games.Game) -> str:
-    """Return why there is nothing to learn from: the columns that every row lacks."""
+    """Return why there is nothing to learn from: columns that every row lacks."""
     lacking = []
     if game.records is not None:
         names = (*game.records.feature_names, "the label")
@@ -222,7 +222,7 @@ def _nothing_known(game: games.Game) -> str:
 def _choice(
     entry: Learner, problem: Any, covered: int, task: Task, **more: Any
 ) -> tuple[Learner, Fields, str]:
-    """Return a learner, its options, and why it is taken, if it is for the library to choose."""
+    """Return a learner, its options, and the reason for it if the library chose it."""
     asked = task.asked
     if entry.name != _AUTO.name:
         return entry, read_options(entry, asked), ""
@@ -231,7 +231,7 @@ def _choice(
     horizon = None if covered == LARGEST_HORIZON else covered
     more |= {"horizon": horizon, "participation": read_participation(asked)}
     ranked = choose(problem, budget=budget, **more)
-    resumed = task.resumed  # stays what it is, though another may be better by now
+    resumed = task.resumed  # is kept, although another learner may be better by now
     same = (each for each in ranked if resumed is not None and each.matches(resumed))
     chosen = next(same, ranked[0])
     entry = learner_named(chosen.learner.partition(".")[2])
@@ -245,8 +245,8 @@ def _choice(
 def _load_bundled(asked: Settings, loss: str) -> Stream:
     """Load a bundled stream by name, or a simulated one.
 
-    Without a name, the shuttle stream; on a Python whose river does not have it yet, the shorter
-    phishing stream.
+    The default is the shuttle stream, or the shorter phishing stream if the installed river does
+    not have it.
     """
     if asked.label is not None:
         raise ValueError("settings that describe a file need a FILE")
@@ -274,7 +274,7 @@ def _load_stream(family: str, task: Task) -> Stream:
     ask(table, declared, columns, kinds, family, loss, _no_search(task, columns, kinds))
     task_name = "classification" if family == "arms" or loss == "logistic" else "regression"
     told = declared.label_range or declared.positive or declared.label in declared.categories
-    if family == "arms":  # labels as they are
+    if family == "arms":  # unchanged labels
         declared = replace(declared, label_range=None)
     stream = load_stream(table, declared, columns, kinds, task_name, loss, asked.intercept)
     if task_name == "classification" and not told:
@@ -289,21 +289,21 @@ def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
     budget, _ = split_budget(Budget._over(asked.epsilon, asked.delta, covered), rule is not None)
     source = None if asked.seed is None else Source.seeded(asked.seed)
     finder = RangeFinder(columns, budget=budget, horizon=covered, participation=rule, source=source)
-    # The learner needs at least one row behind the search.
+    # The learner needs at least one row after the search.
     if finder.horizon >= rounds:
         raise ValueError(f"private ranges take {finder.horizon:,} rows, and there are {rounds:,}")
     return finder
 
 
 def split_budget(budget: Budget, several: bool) -> tuple[Budget, Budget]:
-    """Return the budgets of a search and of the learner behind, with room for last digits."""
-    # Rounding of the composed curve must not lift the sum above the budget.
+    """Return the budgets of a search and of the following learner, with a margin for rounding."""
+    # Rounding errors of the composed curve must not lift the sum above the budget.
     room = 1.0 - 1e-6
     return split(Budget._derived(room * budget.epsilon, room * budget.delta), several)
 
 
 def _no_search(task: Task, columns: Sequence[str], kinds: dict[str, str]) -> str:
-    """Return why the ranges of columns cannot be searched: a function of public sizes."""
+    """Return why the ranges of columns cannot be searched, from public sizes."""
     unknown = unknown_columns(task.declared, columns, kinds)
     if not task.searches or not unknown or task.table is None:
         return ""
@@ -315,11 +315,11 @@ def _no_search(task: Task, columns: Sequence[str], kinds: dict[str, str]) -> str
 
 
 def _search_ranges(task: Task) -> tuple[Task, int]:
-    """Return the task with ranges that were searched, and how many rows these took."""
+    """Return the task with the ranges found, and the number of rows used for the search."""
     table, saved, asked = task.table, task.saved, task.asked
     if saved is not None and saved.search is not None:
-        # The search of a saved learner is over; its rows are in front only if rows begin from the
-        # first.
+        # The search of a saved learner is complete. Its rows are in front only if the table begins
+        # with the first row.
         skipped = saved.search.horizon if asked.skip_played else 0
         return replace(task, search=saved.search), skipped
     if table is None or saved is not None or not task.searches:
@@ -330,7 +330,7 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
     unknown = unknown_columns(declared, columns, kinds)
     if not unknown or _no_search(task, columns, kinds):
         return replace(task, declared=declared), 0
-    # Everything else that is missing is asked for before the search spends its budget.
+    # We ask for everything else that is missing before the search spends its budget.
     ask(table, replace(declared, general=(-1.0, 1.0)), columns, kinds, "records", asked.loss)
     rows = table.select(unknown)
     finder = _finder(task, len(unknown), len(rows))
@@ -342,7 +342,7 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
         Note, stacklevel=1,
     )  # fmt: skip
     pairs = zip(*finder.ranges.parts, strict=True)
-    # A column that is off has a range in which all its values are next to the middle.
+    # A column that is switched off has a range in which all its values are near the middle.
     found = [(middle - (half or _OFF), middle + (half or _OFF)) for middle, half in pairs]
     declared = replace(
         declared,
@@ -353,21 +353,21 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
 
 
 def _schema(stream: Stream, task: Task, label_range: tuple[float, float] | None = None) -> Schema:
-    """Return the schema of labelled records; `label_range` is that of classes."""
+    """Return the schema of labelled records; `label_range` is for classes."""
     names, label = stream.feature_names, task.asked.label or "label"
-    if stream.transform is None:  # simulated
+    if stream.transform is None:  # a simulated stream
         return Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
     own = stream.schema(label)
     return own if label_range is None else replace(own, label_range=label_range)
 
 
 def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBall, MarginLoss]:
-    """Return domain and loss, in a ball of the exponent `ball` if none was asked for."""
+    """Return domain and loss; the default domain is a ball with the exponent `ball`."""
     name, dimension = asked.loss, stream.dimension
     p = ball if asked.p is None else float(asked.p)
     radius = asked.radius
     if radius is None:
-        # The longest decision of the ball has that length in l2, whatever p is.
+        # The longest decision of the ball has this length in l2, for any p.
         radius = _DECISION_LENGTH[name] / LpBall(dimension, p, 1.0).max_norm(2.0)
     domain = LpBall(dimension, p, radius)
     length = _typical_length(stream)
@@ -386,9 +386,9 @@ def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBal
 
 
 def _typical_length(stream: Stream) -> float:
-    """Return the root mean square length of a record spread evenly over the cube [-1, 1]^d.
+    """Return the root mean square length of a record that is uniform in the cube [-1, 1]^d.
 
-    One of the features of a column's categories is 1, and the others are 0.
+    For the categories of a column, one feature is 1 and the others are 0.
     """
     lists = [own for name, own in stream.coding.categories.items()
              if f"{name}={own[0]}" in stream.feature_names]  # fmt: skip
@@ -404,7 +404,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     kept = task.describe("records", _schema(stream, task))
     covered = task.covered_rounds(len(stream) + searched)
     if task.saved is None and searched:
-        # The guarantee covers all rows; those of the search are not rounds of the learner.
+        # The guarantee covers all rows, but those of the search are not rounds of the learner.
         covered -= searched
     found = []
     for entry in entries:
@@ -415,7 +415,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
             batch = max(1, rounds // UPDATES)
             options = {"batch": batch, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
-            # This step size is for the expected case, not for the worst case.
+            # This step size is for the expected case and not for the worst case.
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
         game = games.game_of_records(entry.load(), stream, domain, loss, horizon=horizon, **options)
@@ -426,10 +426,10 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
 
 
 def _dual_bound(length: float, domain: LpBall) -> float:
-    """Largest ``||x||_q`` over records of the cube [-1, 1]^d with ``||x||_2 <= length``.
+    """Return the largest ``||x||_q`` for x in the cube [-1, 1]^d with ``||x||_2 <= length``.
 
-    For q >= 2, ``sum |x|^q <= sum x^2``; for q < 2, Hoelder's inequality. Declaring it clips
-    nothing further.
+    For q >= 2, ``sum |x|^q <= sum x^2``; for q < 2, by Hoelder's inequality. Declaring it clips
+    nothing more.
     """
     q, d = domain.dual_exponent, domain.dimension
     longest = min(length, math.sqrt(d))
@@ -481,7 +481,7 @@ def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> 
 
 
 def _classes(declared: Declaration) -> tuple[int, int]:
-    """Return the first class and the last."""
+    """Return the first class and the last one."""
     if declared.label in declared.categories:
         return 0, len(declared.categories[declared.label]) - 1
     low, high = declared.label_range or (0.0, 1.0)
@@ -504,7 +504,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     classes = None if stream.coding.positive else (float(low), float(high))
     kept = task.describe("arms", _schema(stream, task, classes))
     rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
-    # Labels in another unit, or counted from another number, would teach nothing at all.
+    # Labels in another unit, or with another first number, would teach nothing at all.
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
@@ -523,7 +523,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         if not in_ball:
             bound = _typical_length(stream)
         else:
-            bound = 1.0  # of every entry
+            bound = 1.0  # for every entry
             radius = 1.0 if asked.radius is None else asked.radius
             options["domain"] = LpBall(stream.dimension, 1.0, radius)
         given = asked.feature_bound
@@ -537,7 +537,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
 
 
 def _pinball(quantile: float, target: float, points: FloatArray) -> FloatArray:
-    """Return q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
+    """Return q (y - x) if x is too small, (1 - q) (x - y) if it is too large."""
     short = target - points[:, 0]
     loss: FloatArray = np.where(short > 0.0, quantile, quantile - 1.0) * short + 0.0
     return loss
@@ -572,7 +572,7 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     flags: dict[str, NDArray[np.bool_]] = {
         "missing": ~np.isfinite(values), "out_of_range": (values < low) | (values > high),
     }  # fmt: skip
-    # Losses are Lipschitz for any target; in the box, decisions can reach them.
+    # Losses are Lipschitz for any target; decisions can reach targets in the box.
     targets = np.clip(values, low, high)
     if len(wanted) == 2:
         if asked.quantile is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpoco.evaluation import Comparison, ComparisonRow, RunReport
 
 
-_COLUMNS = 10  # that are shown of those with entries out of range
+_COLUMNS = 10  # largest number of displayed columns with entries out of range
 
 
 _WORDS = {
@@ -36,15 +36,15 @@ def describe_shares(shares: Mapping[str, float]) -> str:
 
 
 def _say_counted(played: int, counted: int) -> None:
-    """Say what averages are over, if not over all rounds."""
+    """Print what averages are over, if not over all rounds."""
     if counted < played:
         say(f"Averages are over the {counted:,} of {played:,} rounds whose data are not missing.")
 
 
 def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None:
-    """Print what a run reached, for whom it is private, and where the files are.
+    """Print the results of a run, for whom it is private, and where the files are.
 
-    In at most 20 lines, or in full: with regret, noise, columns, and the guarantee as a whole.
+    In at most 20 lines, or in full: with regret, noise, columns, and the whole guarantee.
     """
     say(f"{report.stream['name']}: {_shape(report)}, {_learner(report)}")
     if full:
@@ -63,14 +63,14 @@ def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None
 
 
 def describe_drift(choices: Sequence[Any]) -> str:
-    """Return what the candidates of a learner that forgets say of drift; "" without candidates.
+    """Return what the candidates of a forgetting learner show about drift; "" without candidates.
 
-    Their estimated losses are made of releases alone, so the sentence may be published.
+    Their estimated losses are computed from releases only, so the sentence may be published.
     """
     forgetful = [each for each in choices if each.half_life not in (None, math.inf)]
     if not forgetful:
         return ""
-    # Two deviations towards no drift, so that noise alone rarely passes for drift.
+    # Two deviations in favour of no drift, so that noise alone rarely looks like drift.
     best = min(forgetful, key=lambda each: float(each.excess + 2.0 * each.deviation))
     if best.excess + 2.0 * best.deviation < 0.0:
         return (
@@ -81,7 +81,7 @@ def describe_drift(choices: Sequence[Any]) -> str:
 
 
 def describe_loss(estimate: Any) -> str:
-    """Return an estimated loss with its error in words that may be published; "" without one."""
+    """Return an estimated loss with its error in publishable words; "" without an estimate."""
     if estimate is None:
         return ""
     error = 2.0 * estimate.deviation
@@ -92,10 +92,10 @@ def describe_loss(estimate: Any) -> str:
 
 
 def describe_spread(covariance: FloatArray | None) -> str:
-    """Return how much noise moves coefficients in words that may be published; "" without it."""
+    """Return how much noise moves coefficients, in publishable words; "" without a covariance."""
     if covariance is None or not covariance.any():
         return ""
-    # Two deviations: the truth without noise is within them nineteen times of twenty.
+    # The truth without noise is within two deviations in nineteen of twenty cases.
     errors = 2.0 * covariance.diagonal() ** 0.5
     return (
         f"Noise in the coefficients: +-{errors.min():.2g} to +-{errors.max():.2g} of scaled "
@@ -105,7 +105,7 @@ def describe_spread(covariance: FloatArray | None) -> str:
 
 
 def _say_outcome(report: RunReport) -> None:
-    """Say who is protected, what privacy costs, and what was left out and why."""
+    """Print who is protected, the cost of privacy, and what was left out and why."""
     read = report.nonprivate_records
     _say_counted(read["records"], read["counted"])
     say(_protection(report))
@@ -119,7 +119,7 @@ def _say_outcome(report: RunReport) -> None:
 
 
 def is_fit(report: RunReport) -> bool:
-    """Whether a report is of one-time fits."""
+    """Return whether a report is of one-time fits."""
     return "records" in report.settings
 
 
@@ -148,13 +148,13 @@ def _learner(report: RunReport) -> str:
 def _protection(report: RunReport) -> str:
     """Return the first line of the guarantee, its verdict, as a sentence."""
     line = report.guarantee_text.partition("\n")[0]
-    # A verdict begins as the middle of a sentence does.
+    # A verdict begins in lower case.
     return f"{line[0].upper()}{line[1:]}."
 
 
 def _cost(report: RunReport) -> str:
-    """Return what privacy costs, in words."""
-    # The cost is rounded as it is printed, so that "0.0000" is not called a cost.
+    """Return the cost of privacy in words."""
+    # Rounded as printed, so that "0.0000" is not called a cost.
     price, unit = report.price_of_privacy, "loss a round"
     if is_fit(report):
         unit = "loss a record"
@@ -203,7 +203,7 @@ _MEASURES = {"error_rate": ("error rate", ".1%"), "auc": ("AUC", ".3f"), "r2": (
 
 
 def _table(report: RunReport, *, full: bool) -> Table:
-    """Return what all players reached, with the measures that there are; in full, with regret."""
+    """Return the results of all players with the available measures; in full, with regret."""
     arms = report.domain.get("type") == "policies"
     # Losses are the largest reward minus the reward.
     top, sign = (report.loss["reward_range"][1], -1.0) if arms else (0.0, 1.0)
@@ -241,7 +241,7 @@ def _decimal(value: float) -> str:
 
 
 def _say_comparators(report: RunReport) -> None:
-    """Say what regret is against, if it needs words, and where the learner without noise starts."""
+    """Print the comparator of regret, if needed, and where the noiseless learner starts."""
     if is_fit(report):
         say("Losses of the released decision on the records of the fit, which saw all of them.")
     if report.first_round and not report.rows["skipped"]:
@@ -273,7 +273,7 @@ def _say_noise(report: RunReport) -> None:
 
 
 def _range(values: Sequence[float]) -> str:
-    """Return the range of repetitions, or nothing if there is only one."""
+    """Return the range over the repetitions; empty if there is only one."""
     low, high = min(values), max(values)
     return f"{_decimal(low)}-{_decimal(high)}" if low < high else ""
 
@@ -288,15 +288,15 @@ def _say_stream(report: RunReport) -> None:
 
 
 def _say_details(report: RunReport) -> None:
-    """Say how columns were read, with shares above 0, and the rest of the guarantee."""
+    """Print how columns were read, with shares above 0, and the rest of the guarantee."""
     ranges = report.stream.get("ranges", {})
-    # Columns without a declared range and without a share above 0 have nothing to tell.
+    # Columns without a declared range and without a share above 0 need no mention.
     odd = [
         (name, shares)
         for name, shares in report.nonprivate_records["columns"].items()
         if any(shares.values()) or name in ranges
     ]
-    # The columns with most changes come first: their range is probably wrong.
+    # The columns with most changes come first, because their range is probably wrong.
     odd.sort(key=lambda column: -max(column[1].values()))
     for name, shares in odd[:_COLUMNS]:
         declared = "" if name not in ranges else " in [{:g}, {:g}]".format(*ranges[name])
@@ -309,7 +309,7 @@ def _say_details(report: RunReport) -> None:
 
 
 def _say_people(settings: Fields) -> None:
-    """Say who enforces the rule for people, if the guarantee is for one."""
+    """Print who enforces the rule for people, if the guarantee is for one person."""
     rule = settings.get("participation")
     if rule is not None and rule["enforced"]:
         say("People: the learner plays records beyond the rule as empty ones.")
@@ -353,7 +353,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
         if not online:
             value = result.comparator["average_loss"]
             say(f"The {result.comparator['name']} has average loss {value:.4f}.")
-    # They differ in nothing that is said here, so that one stands for all.
+    # They are equal in everything that is printed here, so we print one of them.
     for g in [row.guarantee for row in result.rows if row.guarantee and row.budget][:1]:
         about = f"({g['change']}, seen by {g['view']})"
         say(f"Same budget, rounds and change {about} for every learner.")
@@ -367,7 +367,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
 
 
 def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) -> Table:
-    """Return the table of some rows; `top` is the largest reward, where losses are of arms."""
+    """Return the table of some rows; `top` is the largest reward if losses are of arms."""
     measure = "average loss" if top is None else "average reward"
     titles = ["epsilon", "delta", measure, "range"]
     if not offline:
@@ -386,6 +386,6 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
             cells += [f"{statistics.median(values):.4f}", _range(values)]
         if row.regret is not None:
             cells += [f"{row.regret:,.1f}", f"{statistics.median(row.switches):,.0f}"]
-        # A refused learner has no numbers: its row is filled up.
+        # A refused learner has no numbers, so its row is filled up.
         made.add_row(*[*cells, "", "", ""][: len(titles) + 1])
     return made

@@ -37,8 +37,8 @@ from dpoco.trace import ReadRecords
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
-_MOST = 0.5  # share of rows that teach nothing from which on a note says so
+_ROWS_LEFT = 4  # exit code if a learner whose state is kept did not get all rows
+_MOST = 0.5  # share of rows that teach nothing above which a note is printed
 _RUN_FLAGS = (
     "label", "positive", "features", "range", "person", "epsilon", "delta", "horizon",
     "rounds_per_person", "learner", "loss", "checkpoint", "resume", "decision", "out", "force",
@@ -58,7 +58,7 @@ def load_learner(asked: Settings) -> Any:
         return None
     checkpoint = Path(asked.checkpoint)
     if not asked.resume:
-        # It may hold all that is left of a budget.
+        # It may be all that is left of a budget.
         if checkpoint.exists():
             raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
         return None
@@ -67,7 +67,7 @@ def load_learner(asked: Settings) -> Any:
 
 def check_writable(directory: Path, *files: str | None) -> None:
     """Check before a long run, and not after it, that the report can be written."""
-    # It is made later: what is there already must be writable.
+    # The folder is created later, so the nearest existing one must be writable.
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise ValueError(f"--out must be a directory; {nearest} is not")
@@ -104,16 +104,16 @@ def run(asked: Asked, _: Fields) -> None:
     settings = asked.settings
     checkpoint = None if settings.checkpoint is None else Path(settings.checkpoint)
     with shell.errors_in_one_line(checkpoint), shell.notes(settings.quiet):
-        # A run may take hours: all that can be refused is refused before it.
+        # A run may take hours, so all refusals come before it.
         out = Path(settings.out)
         check_writable(out, settings.output, settings.decision, settings.checkpoint)
-        # Two runs that went on from one state would draw the same noise for different records.
+        # Two runs that continue from one state would draw the same noise for different records.
         with nullcontext() if checkpoint is None else sole_user(checkpoint):
             _run(asked, out, checkpoint)
 
 
 def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
-    """Play, report and keep what is to be kept; no other run has the checkpoint."""
+    """Play, report and store the results; no other run has the checkpoint."""
     settings = asked.settings
     if settings.skip_played and not settings.resume:
         raise ValueError("skip-played needs --resume")
@@ -130,14 +130,14 @@ def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
     (entry,) = find_learners([settings.learner], FAMILIES, settings)
     if entry.plays == "batch" and checkpoint is not None:
         raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
-    # The guarantee was stated for the horizon with which it began.
+    # The guarantee was stated for the horizon at its beginning.
     if settings.horizon is None and resumed is not None:
         settings = replace(settings, horizon=resumed.horizon)
     (game,) = make_games([entry], settings, resumed, saved, searches=True)
     if not (settings.force or settings.resume):
         shell.check_new(out / "report.json", settings.output, settings.decision)
     report, models = _play(game, settings, checkpoint, resumed)
-    # This comes before anything is written: a run that taught nothing leaves no report behind.
+    # Before anything is written, so that a run that taught nothing leaves no report.
     check_learned(report)
     _note_stream(settings, report)
     report = replace(report, settings={**report.settings, "command": settings.to_report()})
@@ -162,7 +162,7 @@ def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
 def _play(
     game: Game, settings: Settings, checkpoint: Path | None, resumed: Any
 ) -> tuple[RunReport, list[dpoco.Model]]:
-    """Return the report of a game, and the model that it released, if one is wanted."""
+    """Return the report of a game, and the model that it released, if requested."""
     if settings.decision is not None and game.records is None:
         raise ValueError("--decision is for learners of records, whose decision predicts")
     if game.described is not None:
@@ -170,19 +170,19 @@ def _play(
     models: list[dpoco.Model] = []
     published: list[dict[str, str]] = []
     covered = game.horizon if settings.horizon is None else settings.horizon
-    if game.search is not None:  # of which the first rounds were not the learner's
+    if game.search is not None:  # its first rounds were not the learner's
         covered = game.horizon + game.search.horizon
     whole, people = (
         Budget._over(settings.epsilon, settings.delta, covered), read_participation(settings)
     )  # fmt: skip
 
     def with_search(guarantee: Guarantee) -> Guarantee:
-        """Return the guarantee of the learner, and of the search in front of it."""
+        """Return the guarantee of the learner together with the search before it."""
         if game.search is None:
             return guarantee
         both = behind_ranges(game.search, guarantee, budget=whole)
         both = both if people is None else people.of(both)
-        # The parts were planned from shares of the budget, but their composition counts.
+        # The parts were planned from shares of the budget, but their composition decides.
         both.require(whole)
         return both
 
@@ -198,7 +198,7 @@ def _play(
             model = dpoco.Model.of(player, game.records, settings.label or "label")
             models.append(replace(model, guarantee=with_search(model.guarantee)))
 
-    # A state, or a published model, is of one learner, and each further run would spend again.
+    # A state or a published model belongs to one learner, and each further run would spend again.
     alone = checkpoint is not None or settings.decision is not None
     usual = 1 if alone else 10
     count = usual if settings.repeats is None else settings.repeats
@@ -214,7 +214,7 @@ def _play(
             snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
             key=None if checkpoint is None else state_key(), skip_played=settings.skip_played,
         )  # fmt: skip
-    # Repetitions are for evaluation; what is published is of one learner, the first.
+    # Repetitions are for evaluation; only the first learner's results are published.
     said = {name: text for name, text in (published or [{}])[0].items() if text}
     if said:
         report = replace(report, settings={**report.settings, **said})
@@ -225,7 +225,7 @@ def _play(
 
 
 def _note_stream(settings: Settings, report: RunReport) -> None:
-    """Say which stream was played if there is no shuttle stream and none was named."""
+    """Print which stream was played if none was named and the shuttle stream is missing."""
     named = settings.data is not None or settings.synthetic is not None
     if not named and "task" in report.stream and report.stream["name"] != "shuttle":
         warnings.warn(
@@ -235,7 +235,7 @@ def _note_stream(settings: Settings, report: RunReport) -> None:
 
 
 def _write(report: RunReport, settings: Settings) -> list[str]:
-    """Write a report and its figure; return the files' names."""
+    """Write a report and its figure; return the names of the files."""
     draw = dpoco.plotting.plot_run_report if settings.figure else None
     files = shell.write_report(report, Path(settings.out) / "report.json", draw)
     if settings.output is not None:
@@ -245,9 +245,9 @@ def _write(report: RunReport, settings: Settings) -> list[str]:
 
 
 def check_learned(report: RunReport) -> None:
-    """Raise if a run learned from no record, and note it if it learned from less than half.
+    """Raise if a run learned from no record; print a note if it learned from less than half.
 
-    A learner that goes on has learned before: that its people come too often is only noted.
+    A resumed learner has learned before. If its people come too often, a note is enough.
     """
     read = report.nonprivate_records
     taught = read["learned"] / max(1, read["records"])
@@ -304,7 +304,7 @@ def compare(asked: Asked, values: Fields) -> None:
         names, epsilons = values.get("learners", usual), values.get("epsilons", "0.5,1,2,4")
         named = [name.strip() for name in names.split(",")]
         entries = find_learners(named, _COMPARED, settings)
-        # Games are kept by the learner's name: of two with one name, one would be lost.
+        # Games are stored by the learner's name, so with equal names one would be lost.
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
         sizes = sorted(shell.numbers("--epsilons", epsilons, positive=True))
@@ -314,11 +314,11 @@ def compare(asked: Asked, values: Fields) -> None:
         if out.exists() and not out.is_dir():
             raise ValueError("--out must be a directory")
         told = {**settings.to_report(), "learners": names, "epsilons": epsilons}
-        # Losses compare only in the same ball; auto is chosen for the middle one of the budgets.
+        # Losses are comparable only in the same ball; auto is chosen for the middle budget.
         if entries[0].plays in ("records", "batch"):
             settings = replace(settings, p=settings.p or 2.0)
         if settings.data is None and entries[0].plays != "experts":
-            # A comparison plays many runs: the shorter of the bundled streams.
+            # A comparison plays many runs, so it uses the shorter of the bundled streams.
             settings = replace(settings, data="phishing")
         settings = replace(settings, epsilon=sizes[len(sizes) // 2])
         games = make_games(entries, settings)
@@ -371,7 +371,7 @@ def _compare(
 
 
 def _share_beyond(trace: ReadRecords) -> float:
-    """Return the share of records that were more than their person may have."""
+    """Return the share of records beyond the limit of their person."""
     return 0.0 if trace._beyond is None else float(np.mean(trace._beyond))
 
 

@@ -1,8 +1,8 @@
 """Settings of ``dpoco run`` and ``dpoco compare``: on the command line, in files, for a learner.
 
 `Settings` declares every setting once: type, default, help. A command has flags for the ones that
-most users need, and ``--set NAME=VALUE`` for all of them. A file of settings (TOML or JSON, or the
-report of an earlier run) has them by name. Names that are no settings are options of the learner.
+most users need, and ``--set NAME=VALUE`` for all. A file of settings (TOML or JSON, or the report
+of an earlier run) has them by name. Names that are not settings are options of the learner.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Flag = tuple[str, Any, Any]  # name, type with its option, default
 
 
 def setting(panel: str, metavar: str, text: str, *names: str, default: object = None) -> Any:
-    """Return a field of `Settings`: its heading, what a value is called, and its help."""
+    """Return a field of `Settings`: its heading, the name of a value, and its help."""
     shown = shell.option(..., text, *names, metavar=metavar or None, panel=panel, shown=False)
     if default is dict:
         return field(default_factory=dict, metadata={"option": shown})
     return field(default=default, metadata={"option": shown})
 
 
-# No heading is the name of a setting: files have both.
+# No heading is the name of a setting, because files contain both.
 _DATA, _COLUMNS, _PRIVACY = "Table", "Columns", "Privacy"
 LEARNER, FILES, _REPORT = "Learning", "Files", "Report"
 
@@ -165,25 +165,25 @@ class Settings:
     quiet: bool = setting(_REPORT, "", "Print nothing but errors.", "--quiet", "-q", default=False)
 
     def to_report(self) -> Fields:
-        """Return what a report tells: all but where it goes and what is continued."""
+        """Return the settings in a report: all except output paths and what is continued."""
         own = {name: value for name, value in asdict(self).items() if name not in _NOT_TOLD}
         own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
         return {name: "inf" if value == math.inf else value for name, value in own.items()}
 
 
-# Options that a report does not contain, nor gives to another run.
+# Settings that a report does not contain, nor passes to another run.
 _NOT_TOLD = (
     "checkpoint", "resume", "skip_played", "trust_columns", "decision", "out", "output", "figure",
     "force", "full", "progress", "json", "quiet",
 )  # fmt: skip
-# Options that a resumed learner may change: the data that it reads, and how much of them.
+# Settings that a resumed learner may change: its data, and how much of them to use.
 _NOT_KEPT = (
     "data", "format", "header", "encoding", "separator", "decimal", "skip_lines", "horizon",
     "repeats", "seed",
 )  # fmt: skip
 OPTIONS = constructor_options(Settings)
 SHOWN = {each.name: each.metadata["option"] for each in fields(Settings)}
-COLUMN_TABLES = ("range", "categories", "missing")  # in files
+COLUMN_TABLES = ("range", "categories", "missing")  # tables of columns in files
 
 _CONFIG = shell.option(
     ..., "Settings from a TOML or JSON file (dpoco init writes one), or from the report of an "
@@ -206,12 +206,12 @@ def help_text(name: str) -> str:
 def _flags(names: Iterable[str]) -> list[Flag]:
     """Return the fields of a command's options: data, flags of these settings, config and set.
 
-    All of them are None unless they are typed.
+    They are None unless they are typed.
     """
     found: list[Flag] = [("data", Annotated[str | None, _DATA_ARGUMENT], None)]
     for name in names:
         kinds = OPTIONS[name].types
-        # Numbers come as texts: flags, --set and files then have one reader.
+        # Numbers come as texts, so that flags, --set and files share one reader.
         kind: Any = bool if bool in kinds else list[str] if tuple in kinds else str
         found.append((name, Annotated[kind | None, SHOWN[name]], None))
     return [
@@ -223,16 +223,16 @@ def _flags(names: Iterable[str]) -> list[Flag]:
 
 @dataclass(frozen=True)
 class Asked:
-    """Settings that were asked for, by name: values as they are read, in the order of `Settings`.
+    """Given settings by name, with their parsed values, in the order of `Settings`.
 
-    Those that are not named have their defaults.
+    All others have their defaults.
     """
 
     given: Fields
 
     @classmethod
     def of(cls, file: Fields, pairs: Iterable[str], typed: Fields) -> Asked:
-        """Return what a file, ``--set`` and flags ask for; the last one that names it wins."""
+        """Return the settings of a file, ``--set`` and flags; the last that names one wins."""
         given = dict(file)
         option: Fields = given.pop("option", {})
         for text in pairs:
@@ -242,7 +242,7 @@ class Asked:
             name = _plain(name)
             if name not in OPTIONS:
                 option = {**option, name: value.strip()}
-            # Ranges of columns add up: a file has some, and the command line one more.
+            # Ranges of columns add up: those of a file, and one more from the command line.
             elif tuple in OPTIONS[name].types:
                 given[name] = (*given.get(name, ()), value.strip())
             else:
@@ -260,7 +260,7 @@ class Asked:
         return Settings(**self.given)
 
     def going_on(self, begun: Fields) -> Asked:
-        """Return these settings above the ones that a saved learner began with."""
+        """Return these settings, which override those with which a saved learner began."""
         kept = {
             name: value if name == "option" else _read(name, value)
             for name, value in begun.items()
@@ -274,7 +274,7 @@ def _plain(name: str) -> str:
 
 
 def _read(name: str, value: Any) -> Any:
-    """Return the value of a setting as its type says."""
+    """Return the value of a setting, converted to its type."""
     option = OPTIONS[name]
     if name == "horizon" and value == "unknown":
         return LARGEST_HORIZON
@@ -283,11 +283,11 @@ def _read(name: str, value: Any) -> Any:
     if tuple in option.types:
         fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
         value = tuple(value) if fits else value
-    # Bools come before numbers, since `True` is an `int`.
+    # Bools come before numbers, because `True` is an `int`.
     elif isinstance(value, bool):
         fits = bool in kinds
     else:
-        # 1 is a fine value for a number that may have a fraction.
+        # 1 is valid for a number that may have a fraction.
         fits = isinstance(value, kinds) or (isinstance(value, int) and float in kinds)
     if not fits:
         raise ValueError(f"{name} must be {option.flag_type.__name__}; got {value!r}")
@@ -295,7 +295,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def read_file(path: Path, more: Collection[str] = ()) -> Fields:
-    """Return the settings of a file, or of the report of a run, by name; and what `more` names.
+    """Return the settings of a file, or of a run's report, by name; and the fields in `more`.
 
     Settings may be below headings. Ranges, categories and constants of columns are tables or lists
     of texts.
@@ -315,11 +315,11 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
         )
         if not isinstance(command, dict):
             raise ValueError(f"{path.name} is a report without the settings it was made with")
-        # An earlier report must not say where files go, or what may be replaced.
+        # An earlier report must not decide where files go, or what may be replaced.
         record = {name: value for name, value in command.items() if name not in _NOT_TOLD}
     panels = {each.rich_help_panel.lower() for each in SHOWN.values()}
     for heading in panels & {*record}:
-        # A heading of files is a table; a setting of that name would be a value.
+        # A heading of a file is a table; a setting with that name would be a value.
         if isinstance(record[heading], dict):
             record |= record.pop(heading)
     found = {}
@@ -332,7 +332,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
         if name in more:
             found[name] = value
             continue
-        # {heat = [0, 90]} is heat=0:90 of the command line: one reader for both.
+        # {heat = [0, 90]} is heat=0:90 on the command line, so one reader handles both.
         if name in COLUMN_TABLES and isinstance(value, dict):
             value = [f"{column}={_text(each)}" for column, each in value.items()]
         elif isinstance(value, dict) != (name == "option"):
@@ -350,26 +350,26 @@ def _text(value: object) -> str:
 
 
 def list_text(names: Iterable[str]) -> str:
-    """Return names as one text, which `read_list` reads: in quotes where a name holds a comma."""
+    """Return names as one text for `read_list`; names that contain a comma are quoted."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
 
 
 def read_list(text: str) -> list[str]:
-    """Return the names in a text, separated by commas as the cells of a CSV file are."""
+    """Return the names in a text, separated by commas like the cells of a CSV file."""
     return [each.strip() for each in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def parse_file(path: Path) -> Any:
-    """Return what a TOML or JSON file holds."""
+    """Return the contents of a TOML or JSON file."""
     suffix = path.suffix.lower()
     data = path.read_bytes()
-    # Editors of Windows begin UTF-8 with a mark, and its shell writes reports in UTF-16.
+    # Windows editors begin UTF-8 with a mark, and the Windows shell writes reports in UTF-16.
     if suffix == ".json":
         return json.loads(data)
     if suffix != ".toml":
-        # This is not a `ValueError`, which `read_file` would take for a malformed file.
+        # Not a `ValueError`, which `read_file` would treat as a malformed file.
         raise ImportError(f"{path.name}: the format must be .toml or .json")
     if sys.version_info >= (3, 11):
         import tomllib
@@ -385,10 +385,10 @@ def settings_command(
     act: Callable[[Asked, Fields], None],
     fields: Sequence[Flag] = (),
 ) -> TyperCommand | TyperGroup:
-    """Return a command with flags for settings; `act` takes what they ask for, and `fields`.
+    """Return a command with flags for settings; `act` is called with them and with `fields`.
 
-    `fields` are further options, of text; ones that are None are not given to `act`, whose
-    docstring is the help.
+    `fields` are more options, of text; those that are None are not passed to `act`, whose docstring
+    is the help.
     """
 
     def read(parsed: object) -> None:
@@ -411,14 +411,14 @@ def settings_command(
     return shell.command(options, name, read, inspect.getdoc(act))
 
 
-# Settings that only some learners have a use for.
+# Settings that only some learners use.
 _ONLY = {
     "synthetic": ("records", "learners of records"),
     "loss_range": ("experts", "learners of experts"),
     "quantile": ("surface", "lipschitz"),
     "slope_bound": ("records", "learners of records"),
 }
-# Options that learners without labelled records do not use, and the reason.
+# Settings that learners without labelled records do not use, with the reason.
 _NOT_FOR = {
     "experts": (
         ("label", "range", "positive", "categories", "missing", "p", "intercept"), "takes losses",
@@ -434,12 +434,12 @@ _USUAL = Settings()
 
 
 def refuse_useless(entry: Learner, asked: Settings) -> None:
-    """Raise for a setting that the learner has no use for, or that auto may have none for."""
-    # An ignored setting would pass for one that has an effect, so it is refused.
+    """Raise for a setting that the learner does not use, or that auto may not use."""
+    # An ignored setting would seem to have an effect, so it is refused.
     typed = {name for name in OPTIONS if getattr(asked, name) != getattr(_USUAL, name)}
     if entry.name == "auto" and asked.option.keys() - {"switches"}:
         own = min(asked.option)
-        # A misspelt setting gets a suggestion before it is taken for an option.
+        # A misspelt setting gets a suggestion before it is treated as an option.
         choose_name("setting", own, (*OPTIONS, *SENTENCES))
         raise ValueError(f"{own} is an option of some learners: name one with --learner")
     for name, (family, whose) in _ONLY.items():
@@ -460,7 +460,7 @@ def refuse_useless(entry: Learner, asked: Settings) -> None:
 def column_pairs(
     option: str, texts: Sequence[str] | None, bare: bool = False
 ) -> list[tuple[str, str]]:
-    """Return names and what is behind =; a text without a name is for all columns, if `bare`."""
+    """Return names and the text after =; if `bare`, a text without a name is for all columns."""
     found = []
     for text in texts or ():
         name, mark, rest = (part.strip() for part in text.partition("="))
@@ -474,7 +474,7 @@ def column_pairs(
 
 
 def parse_range(name: str, text: str) -> tuple[float, float]:
-    """Return LOW and HIGH of the text "LOW,HIGH" or "LOW:HIGH"."""
+    """Return LOW and HIGH of a text "LOW,HIGH" or "LOW:HIGH"."""
     parts = text.replace(":", ",").split(",")
     try:
         low, high = (float(part) for part in parts)
@@ -485,14 +485,14 @@ def parse_range(name: str, text: str) -> tuple[float, float]:
     return low, high
 
 
-# Parts of a problem or a budget that are no options.
+# Parts of a problem or a budget, which are not options.
 _PROBLEM = {
     "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
 }  # fmt: skip
 
 
 def own_options(entry: Learner) -> dict[str, Option]:
-    """Return the options of a learner's constructor that commands take: those of calibration."""
+    """Return the constructor options of a learner that commands take: those of calibration."""
     cls = entry.load()
     taken = {*SENTENCES} - _PROBLEM if issubclass(cls, Calibrated) else set()
     return {name: each for name, each in constructor_options(cls).items() if name in taken}
@@ -504,7 +504,7 @@ def takes_people(entry: Learner) -> bool:
 
 
 def read_participation(asked: Settings) -> Participation | None:
-    """Return how often one person may come; enforced if a column names the people."""
+    """Return how often one person may come; enforced if a column has the people."""
     if asked.person is not None and asked.rounds_per_person is None:
         raise ValueError("--person needs --rounds-per-person")
     if asked.anonymous and asked.person is None:
@@ -517,9 +517,9 @@ def read_participation(asked: Settings) -> Participation | None:
 def make_participation(
     rounds_per_person: int | None, separation: int | None, *, enforced: bool = False
 ) -> Participation | None:
-    """Return the rule of two options, or None without the first."""
+    """Return the rule from two options, or None without the first."""
     if rounds_per_person is None:
-        # For a person with only one round, a distance between rounds would mean nothing.
+        # For a person with a single round, a distance between rounds has no meaning.
         if separation is not None:
             raise ValueError("separation needs --rounds-per-person")
         return None
@@ -529,7 +529,7 @@ def make_participation(
 
 
 def read_options(entry: Learner, asked: Settings) -> Fields:
-    """Return the options that were given, or raise for one that the learner does not have."""
+    """Return the given options, or raise for an option that the learner does not have."""
     known = own_options(entry)
     options: Fields = {}
     for name, value in asked.option.items():

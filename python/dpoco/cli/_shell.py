@@ -35,15 +35,15 @@ def option(
     panel: str | None = None,
     shown: bool = True,
 ) -> Any:
-    """Return an option of a command: its default, help, names, and the heading it is listed below.
+    """Return an option of a command, with its default, help, names and heading.
 
-    The default is ``...`` for an option that must be given, and in annotations. `shown` says
-    whether the help ends with it.
+    The default is ``...`` for a required option, and in annotations. `shown` says whether the help
+    ends with the default.
     """
     return typer.Option(
         default,
         *names,
-        # rich would take brackets in a help text for marks.
+        # rich would interpret brackets in a help text as marks.
         help=escape(text),
         metavar=metavar,
         rich_help_panel=panel,
@@ -52,7 +52,7 @@ def option(
 
 
 def argument(default: object, text: str, *, metavar: str) -> Any:
-    """Return an argument of a command, with its default as of `option`."""
+    """Return an argument of a command; for its default see `option`."""
     return typer.Argument(default, help=escape(text), metavar=metavar, show_default=False)
 
 
@@ -69,8 +69,8 @@ _APART = "With --rounds-per-person: two of them are at least so many rounds apar
 Separation = Annotated[int | None, option(..., _APART)]
 
 
-Act = Callable[[Any], None]  # what a command does with the object of its options
-Progress = Callable[[str, int, int], None]  # phase, rounds done, of how many
+Act = Callable[[Any], None]  # action of a command, on the object of its options
+Progress = Callable[[str, int, int], None]  # phase, rounds done, total
 
 
 class Note(UserWarning):
@@ -88,17 +88,17 @@ _FIGURES = (".png", ".svg", ".pdf")
 def command(
     source: object, name: str, act: Act | None = None, text: str | None = None
 ) -> TyperCommand | TyperGroup:
-    """Return the command of a group, or of a function.
+    """Return a command from a group, a function or a dataclass.
 
-    Or of a dataclass, whose fields are the options: `act` takes an object of it. The docstring of
-    the function, or of `act`, is the help, unless `text` is.
+    The fields of a dataclass are options, and `act` is called with an object of it. The help is
+    `text`, or by default the docstring of the function or of `act`.
     """
     if isinstance(source, (TyperCommand, TyperGroup)):
         return source
     if not isinstance(source, typer.Typer):
         made = cast(Callable[..., object], source)
         cls = TyperCommand if act is None else _acting(act)
-        # Completion is the program's: here it would add two options to each command.
+        # Completion belongs to the program; here it would add two options to each command.
         source = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(act or made) or ""))(
             made
@@ -111,38 +111,38 @@ def command(
 def _acting(act: Act) -> type[TyperCommand]:
     class Command(TyperCommand):
         def invoke(self, ctx: Any) -> None:
-            # typer calls the dataclass as it would a function, and returns its object.
+            # typer calls the dataclass like a function and returns its object.
             act(super().invoke(ctx))
 
     return Command
 
 
 def _join_lines(text: str) -> str:
-    """Return a text with each paragraph in one line, for a terminal of any width."""
+    """Return a text with each paragraph in one line, for terminals of any width."""
     return "\n\n".join(escape(" ".join(each.split())) for each in text.split("\n\n"))
 
 
 @contextmanager
 def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
-    """Turn bad input into one line and exit code 2, an interrupt into exit code 130."""
+    """Convert bad input into one line and exit code 2, and an interrupt into exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
         text = "interrupted"
-        # A user who interrupts a long run wants to know what is left of it.
+        # A user who interrupts a long run wants to know what remains of it.
         if checkpoint is not None and checkpoint.exists():
             kept = dpoco.load(checkpoint, key=state_key())
             text += f"; state kept in {checkpoint}, after round {kept.round:,}"
         typer.echo(text, err=True)
         raise typer.Exit(130) from None
-    # This is an `OSError` too, but not bad input: a reader such as `head` has seen enough.
+    # This is also an `OSError`, but not bad input: a reader such as `head` has seen enough.
     except BrokenPipeError:
         raise
     except (ValueError, OSError, ImportError, MemoryError, dpoco.DpocoError) as error:
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}"
-        # Messages of several lines, such as those of other packages, become one.
+        # Messages of several lines, such as those of other packages, are joined.
         typer.echo(f"{typer.style('error:', fg='red')} {' '.join(text.split())}", err=True)
         raise typer.Exit(2) from None
 
@@ -150,7 +150,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 def numbers(
     name: str, text: str, whole: bool = False, *, positive: bool = False
 ) -> tuple[float, ...]:
-    """Return the numbers of a text, separated by commas; positive ones are below 10^13."""
+    """Return the numbers in a text, separated by commas; positive ones must be below 10^13."""
     try:
         values = tuple(float(part) for part in text.split(","))
         fits = not whole or all(value.is_integer() for value in values)
@@ -176,7 +176,7 @@ def check_figure(path: Path | None) -> None:
     if path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--figure must end in {', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}")
     dpoco.plotting.new_figure((1.0, 1.0))  # raises without matplotlib
-    # Permissions are not enough: the disk may be read-only, or the path a folder.
+    # Permissions are not enough, because the disk may be read-only, or the path a folder.
     existed = path.exists()
     try:
         path.open("ab").close()
@@ -187,8 +187,8 @@ def check_figure(path: Path | None) -> None:
 
 
 def check_new(*files: Path | str | None) -> None:
-    """Refuse to overwrite what an earlier run wrote."""
-    # This comes before the work: a run whose result has no place would have spent its budget.
+    """Raise if a file of an earlier run would be overwritten."""
+    # Checked before the work: a run whose result cannot be stored would have spent its budget.
     for file in files:
         if file is not None and Path(file).exists():
             raise ValueError(f"{file} exists: name another place, or add --force to replace it")
@@ -197,9 +197,9 @@ def check_new(*files: Path | str | None) -> None:
 def write_report(
     report: RunReport | Comparison, path: Path, draw: Callable[[Any], Figure] | None
 ) -> list[str]:
-    """Write a report, and its figure next to it; return the files' names."""
+    """Write a report, and its figure next to it; return the names of the files."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # This comes before the figure, which may fail: the numbers of a long run are then kept.
+    # Before the figure, which may fail, so that the numbers of a long run are kept.
     path.write_text(report.to_json() + "\n", encoding="utf-8")
     files = [str(path)]
     if draw is not None:
@@ -219,9 +219,9 @@ def print_json(record: object) -> None:
 
 
 def console() -> Console:
-    """Return standard output; a file or a pipe has no width to respect."""
-    # Names of streams, columns and groups may hold brackets and colons, which rich would take for
-    # marks and for pictures.
+    """Return standard output; a file or a pipe has no width limit."""
+    # Names of streams, columns and groups may contain brackets and colons, which rich would
+    # interpret as marks and pictures.
     made = Console(markup=False, emoji=False)
     if not made.is_terminal:
         made.width = _WIDTH
@@ -229,12 +229,12 @@ def console() -> Console:
 
 
 def say(text: str = "") -> None:
-    """Print a line as it is."""
+    """Print a line unchanged."""
     console().print(text, highlight=False, soft_wrap=True)
 
 
 def table(left: Sequence[str] = (), right: Sequence[str] = (), *, header: bool = True) -> Table:
-    """Return a table without lines: first columns of text, then columns of numbers."""
+    """Return a table without lines: first text columns, then number columns."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=header)
     for name in left:
         made.add_column(name, no_wrap=True)
@@ -253,7 +253,7 @@ def notes(quiet: bool) -> Iterator[None]:
         try:
             yield
             failed = False
-        except typer.Exit:  # of a command that has done its work
+        except typer.Exit:  # from a command that has finished its work
             failed = False
             raise
         finally:  # notes about a file are not printed next to an error
@@ -283,14 +283,14 @@ _COLUMNS = (
 def progress(
     silent: bool, *, lines: bool | None = None, table: bool = False
 ) -> Iterator[tuple[Progress | None, Callable[[Snapshot], None] | None]]:
-    """Yield callbacks for progress and for snapshots, each None if its output is not shown.
+    """Yield callbacks for progress and for snapshots, or None for those whose output is not shown.
 
     Parameters
     ----------
     silent : bool
-        Nothing at all.
+        Show nothing at all.
     lines : bool, optional
-        False: no lines of snapshots; True: also where standard error is no terminal.
+        False: no lines for snapshots. True: lines even if standard error is not a terminal.
     table : bool
         Whether there are snapshots.
     """
@@ -308,7 +308,7 @@ def progress(
         rows.clear()
 
     shown = snapshot if table and lines is not False else None
-    # A bar in a log would be a line for each of its steps.
+    # In a log, a bar would be a line for each of its steps.
     if not console.is_terminal:
         yield None, shown
         return

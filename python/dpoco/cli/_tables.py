@@ -1,4 +1,4 @@
-"""Files of records: how they are read, and what was declared of their columns."""
+"""Files of records: how they are read, and the declarations of their columns."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dpoco.errors import StateError
 
 
 def open_table(asked: Settings, fewest: int = 2) -> Table:
-    """Return the table that settings name."""
-    # A pipe can be read once, and a table is read several times.
-    # The input is read as bytes: the declared encoding is that of the table, not of the terminal.
+    """Return the table named in the settings."""
+    # A pipe can be read once, but a table is read several times. The input is read as bytes,
+    # because the declared encoding is that of the table and not of the terminal.
     source: Any = io.BytesIO(sys.stdin.buffer.read()) if asked.data == "-" else asked.data
     form = FileFormat(asked.format, asked.separator, asked.decimal, asked.encoding,
                       asked.skip_lines)  # fmt: skip
     table = datasets.open_table(source, header=asked.header, file_format=form, fewest=fewest)
-    # Before anything is asked for: of a table without rows, columns would all hold nothing.
+    # Checked before asking for anything, because columns without rows would all seem empty.
     if not any(table.head()):
         raise ValueError(f"{table.title} has 0 rows of data; at least {fewest} are needed")
     return table
@@ -37,7 +37,7 @@ def open_table(asked: Settings, fewest: int = 2) -> Table:
 
 @dataclass(frozen=True)
 class Declaration:
-    """The options about columns, parsed."""
+    """The parsed options about columns."""
 
     label: str | None
     positive: str | None
@@ -47,12 +47,12 @@ class Declaration:
     general: tuple[float, float] | None = None
     label_range: tuple[float, float] | None = None
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)  # "" for all columns of numbers
-    released: bool = False  # whether a model comes of it, which names its columns
+    missing: dict[str, str] = field(default_factory=dict)  # "" means all columns of numbers
+    released: bool = False  # whether a model will be published, which names its columns
 
     @classmethod
     def of(cls, asked: Settings) -> Declaration:
-        """Return what was declared; `ValueError` names the option that was typed."""
+        """Return the declarations; `ValueError` names the typed option."""
         ranges: dict[str, tuple[float, float]] = {}
         general = None
         for text in asked.range or ():
@@ -75,11 +75,11 @@ class Declaration:
         )  # fmt: skip
 
     def with_saved(self, saved: Schema) -> Declaration:
-        """Return the declaration with what a saved learner knows in place of what was not said."""
+        """Return the declaration, with a saved learner's values for undeclared ones."""
         columns, coding = saved.columns, saved.coding
         known = dict(zip(saved.features, saved.ranges, strict=True))
         own = {name: known[name] for name in columns if name in known}
-        # A range for all columns takes the place of every saved one.
+        # A range for all columns replaces every saved range.
         ranged = {*self.ranges} if self.general is None else {*own}
         return replace(
             self,
@@ -87,8 +87,7 @@ class Declaration:
             positive=self.positive if self.positive or self.label_range else coding.positive,
             features=columns if self.features is None else self.features,
             ranges={**{k: v for k, v in own.items() if k not in ranged}, **self.ranges},
-            # A label has a range or an event, so that one that is given drops the other that was
-            # saved.
+            # A label has a range or an event, so giving one of them drops the other saved one.
             label_range=self.label_range
             if self.label_range or self.positive
             else saved.label_range,
@@ -99,7 +98,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Saved:
-    """How a saved learner read its records, and with which options it was begun."""
+    """How a saved learner read its records, and the options with which it began."""
 
     family: str
     schema: Schema
@@ -109,11 +108,11 @@ class Saved:
 
     @classmethod
     def of(cls, learner: Any) -> Saved | None:
-        """Return what the state of a learner says; None if the command line did not write it."""
+        """Return this from a learner's state; None if the command line did not write the state."""
         record = learner._described
         if record is None:
             return None
-        # A state may come from elsewhere: whatever is wrong with it is one error.
+        # A state may come from elsewhere, so any fault in it gives the same error.
         try:
             search = record.get("search")
             return cls(record["family"], Schema.from_dict(record["schema"]), record["person"],
@@ -123,7 +122,7 @@ class Saved:
             raise StateError("state is corrupt: it describes no records") from None
 
     def check_names(self, family: str, declared: Declaration) -> None:
-        """Raise `ValueError` if options name other columns than the learner's."""
+        """Raise `ValueError` if options name columns that are not the learner's."""
         own = self.schema
         pairs = (
             ("problem", self.family, family),
@@ -136,7 +135,7 @@ class Saved:
                 raise self._error(f"{what}: {saved or 'none'}; not {given or 'none'}")
 
     def check(self, schema: Schema) -> None:
-        """Raise `ValueError` if records are read in another way than the learner's were."""
+        """Raise `ValueError` if records are read differently than by the learner."""
         difference = self.schema.difference(schema)
         if difference is not None:
             raise self._error(difference)
@@ -149,7 +148,7 @@ class Saved:
 
 
 def read_saved(learner: object, trusted: bool) -> Saved | None:
-    """Return how a saved learner read its records; None if it does not say so and is trusted."""
+    """Return how a saved learner read its records; None if that is missing and it is trusted."""
     saved = Saved.of(learner)
     if saved is None and not trusted:
         raise ValueError(
@@ -167,15 +166,15 @@ def _column(option: str, name: str) -> str:
 
 
 def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str]) -> list[str]:
-    """Return the columns that are learned from: those that were named, or all that hold something.
+    """Return the feature columns: the named ones, or all that are not empty.
 
     Raises
     ------
     ValueError
-        If a column that was named is not there, or holds nothing and no constant stands for it, or
-        if columns of a model were to be left out by their records.
+        If a named column is missing, or is empty without a constant, or if columns of a model would
+        be left out because of their records.
     """
-    listed = {*declared.categories} - {declared.label}  # its list is of classes
+    listed = {*declared.categories} - {declared.label}  # its list contains classes
     named = {*declared.ranges, *declared.missing, *listed} - {""}
     table.check([name for name in (declared.label, declared.person) if name is not None])
     given = declared.features
@@ -184,7 +183,7 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
         left = [name for name in others if kinds[name] == "nothing" and name not in named]
         given = [name for name in others if name not in left]
         if left and given and declared.released:
-            # A model without a column would show that nobody has a value there.
+            # A model without a column would reveal that nobody has a value there.
             raise ValueError(
                 f"nothing in the first thousand rows of {', '.join(left)}: name the columns of a "
                 "model yourself (--features A,B,...), for a choice by the records would show in it"
@@ -220,8 +219,8 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
 def unknown_columns(
     declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str]
 ) -> list[str]:
-    """Return the columns of numbers whose ranges nothing says."""
-    # Yes and no are 1 and 0, and a category's feature as well: their range is no secret.
+    """Return the columns of numbers whose ranges are unknown."""
+    # Yes and no are 1 and 0, like a category's feature, so their range is not secret.
     return [
         name for name in columns
         if kinds[name] in ("numbers", "0 or 1", "nothing") and declared.general is None
@@ -233,14 +232,14 @@ def ask(
     table: Table, declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str],
     family: str, loss: str, unsearched: str = "",
 ) -> None:  # fmt: skip
-    """Ask for all that is missing at once; `ValueError` says what the columns are.
+    """Ask for everything that is missing at once; `ValueError` lists the columns.
 
-    Names and kinds of columns are read from the files; their ranges are not, ever. `unsearched`
-    says why ranges cannot be searched.
+    Names and kinds of columns are read from the files, but never their ranges. `unsearched` says
+    why ranges cannot be searched.
     """
-    # The message asks for all at once: otherwise a user would run the command five times.
+    # The message asks for everything at once, so that users need not run the command five times.
     texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
-    # A column of numbers with a few stray texts is a mistake in the file, no list of categories.
+    # A column of numbers with a few stray texts is a mistake in the file, not a list of categories.
     for name in texts:
         _check_cells(table, name)
     numbers = unknown_columns(declared, columns, kinds)
@@ -265,7 +264,7 @@ def ask(
 
 
 def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> list[str]:
-    """Return what must be said of the label."""
+    """Return what must be declared about the label."""
     label, ranged = declared.label, declared.label_range is not None
     if kind == "nothing":
         return [f"a --label that holds something: the first thousand rows of {label} do not"]
@@ -302,7 +301,7 @@ def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> li
 
 
 def _check_cells(table: Table, name: str) -> None:
-    """Raise if a column holds numbers but for a few cells, and name the first of these."""
+    """Raise if a column has numbers except in a few cells, and name the first of these cells."""
     if not table.begins_with_numbers(name):
         return
     try:
@@ -346,22 +345,22 @@ def load_stream(
         table, label=declared.label, features=columns, label_scaling=scaling, task=task,
         coding=coding,
     )  # fmt: skip
-    # A misspelt event is no error: on another day it may just not have happened.
+    # A misspelt event is not an error, because on another day it may just not have happened.
     if declared.positive is not None and not np.any(stream.labels == 1.0):
         warnings.warn(
             f"no {declared.label} of {table.title} is {declared.positive!r}", Note, stacklevel=1
         )
-    if scaled is not None and loss == "logistic":  # [-1, 1] to [0, 1]
+    if scaled is not None and loss == "logistic":  # from [-1, 1] to [0, 1]
         stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
     owners = {f"{name}={each}": name for name, own in coding.categories.items() for each in own}
-    # A category that is not there is 0, in the middle of its range: it makes no record longer.
+    # A missing category is 0, the middle of its range, and does not lengthen a record.
     pairs = [ranges[name] if name not in owners else (-1.0, 1.0) for name in stream.feature_names]
     low, high = zip(*pairs, strict=True)
     return stream.scaled(PublicScaling(low, high, intercept=intercept))
 
 
 def check_binary(labels: FloatArray, title: str, name: str) -> None:
-    """Raise if a label that was not declared, since it began with 0 and 1, goes on otherwise."""
+    """Raise if an undeclared label, which began with 0 and 1, has other values later."""
     odd = np.isfinite(labels) & (labels != 0.0) & (labels != 1.0)
     if odd.any():
         raise ValueError(

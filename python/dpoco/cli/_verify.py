@@ -1,4 +1,4 @@
-"""``dpoco verify``, and what it reads: certificates, signed ones, states, journals."""
+"""``dpoco verify``, and the files that it reads: certificates (also signed), states, journals."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from dpoco.learning.state import FRAME_SIGNATURE
 from dpoco.privacy.losses.combined import Unknown
 
 _VERIFICATION = "dpoco.verification/1"
-# The worst verdict comes first; each kind of verdict has its own exit code.
+# The worst verdict comes first; each kind of verdict has a different exit code.
 _EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified": 1, "not one": 2,
          "unreadable": 2, "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
-# Parts of a plan besides its guarantee; other documents of dpoco are read by themselves.
+# Parts of a plan besides its guarantee; other documents of dpoco are read on their own.
 _PLAN = {"schema", "learner", "class", "problem", "budget", "regret", "regret_bound_per_round",
          "useful", "noise", "memory", "notes", "parameters", "guarantee"}  # fmt: skip
 _SETUP = (
@@ -48,7 +48,7 @@ _SETUP = (
 
 
 class NotOneError(Exception):
-    """The file is no guarantee, state, ledger or journal."""
+    """The file is not a guarantee, state, ledger or journal."""
 
 
 class _NotCoveredError(Exception):
@@ -63,7 +63,7 @@ class _Statement(NamedTuple):
     guarantee: Guarantee | None
 
     def to_dict(self) -> Fields:
-        """Return everything that a reader may rely on, and what only the issuer says."""
+        """Return everything on which a reader may rely, and what only the issuer says."""
         own = {"verdict": self.verdict.kind, "sentence": self.verdict.sentence}
         if self.guarantee is None:
             return own
@@ -141,12 +141,12 @@ def verify_command(
 def _row(
     file: Path, judge: _Judge, signer: PublicKey | None = None
 ) -> tuple[Fields, list[_Statement]]:
-    """Return what is known of a file, as the command prints it, and its statements."""
+    """Return the facts about a file, as the command prints them, and its statements."""
     row: Fields = {"file": str(file), "statements": None, "reason": ""}
     found: list[_Statement] = []
     try:
         origin = _origin(file, signer)
-        # All statements of a file come before the verdict: the last one may be refuted.
+        # All statements of a file come before the verdict, because the last one may be refuted.
         found = list(_statements(file, judge))
         kind = worst([each.verdict.kind for each in found])
         sentence = next(each.verdict.sentence for each in found if each.verdict.kind == kind)
@@ -157,7 +157,7 @@ def _row(
     except (NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
-    # This error and the next are kinds of `StateError`, and say more.
+    # This error and the next are kinds of `StateError` with more information.
     except UnreadableError as error:
         row |= {"verdict": "unreadable", "reason": str(error)}
     except SignatureError as error:
@@ -170,12 +170,12 @@ def _row(
 
 
 def _origin(file: Path, signer: PublicKey | None) -> str:
-    """Return who can have written a file; `SignatureError` unless it is who was asked for."""
+    """Return who may have written a file; `SignatureError` unless it is the requested signer."""
     data = file.read_bytes()
     try:
         record = of_json(data)
     except StateError:
-        # A signed file that was cut short must not pass for a state, which needs no signature.
+        # A truncated signed file must not be taken for a state, which needs no signature.
         if signer is not None and data.lstrip()[:1] == b"{":
             raise SignatureError(
                 "the file is not valid JSON: it was cut short or changed"
@@ -185,7 +185,7 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
 
 
 def _lines(row: Fields, found: list[_Statement]) -> Iterator[str]:
-    """Yield the verdict on a file, and what it rests on."""
+    """Yield the verdict on a file, and its basis."""
     if row["statements"] is None:
         yield f"{row['file']}: {row['verdict']}: {row['reason']}".rstrip(": ")
         return
@@ -207,7 +207,7 @@ def _lines(row: Fields, found: list[_Statement]) -> Iterator[str]:
 
 
 def _state_setup(g: Guarantee) -> dict[str, str]:
-    """Return the issuer's word on the set-up; what says of itself that it is seeded gives none."""
+    """Return the issuer's statements on the set-up; none if the guarantee is seeded."""
     return {} if g.seeded else {"configuration": _SETUP}
 
 
@@ -223,7 +223,7 @@ def _verify(stated: Stated) -> _Statement:
     """Return the statement of a certificate; `StateError` if it does not follow."""
     g = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     found = verdict(g)
-    # The certificate promises nothing, so that there is nothing to derive.
+    # The certificate promises nothing, so there is nothing to derive.
     if not g.private:
         return _Statement("no privacy", found, g)
     if g.description is None and isinstance(g.loss.bare, Unknown):
@@ -238,7 +238,7 @@ _KINDS = {"proved": "protected", "only if": "only if", "NOT PROTECTED": "not pro
 
 
 def _independent_judge() -> _Judge:
-    """Return the same by the checker that shares no code (``check/check.py``, also installed)."""
+    """Return the same judge from the checker without shared code (``check/check.py``)."""
     try:
         checker = importlib.import_module("dpoco._independent")
     except ModuleNotFoundError as error:
@@ -251,7 +251,7 @@ def _independent_judge() -> _Judge:
         record: Fields = json.loads(stated.to_json()) if isinstance(stated, Guarantee) else stated
         held = record
         with suppress(StateError):
-            # Numbers that only earlier versions repeat are compared by dpoco, and not there.
+            # dpoco itself compares numbers that only earlier versions repeat.
             held = Guarantee.from_dict(record).to_dict()
         try:
             result, found = checker.check({n: v for n, v in record.items() if n in held})
@@ -261,7 +261,7 @@ def _independent_judge() -> _Judge:
             raise StateError(f"{result}: {found}")
         if result == "not covered":
             raise _NotCoveredError(found)
-        # The other program must agree with dpoco on the verdict as well.
+        # The other program must also agree with dpoco on the verdict.
         own = _verify(stated)
         if own.verdict.kind != _KINDS[result]:
             raise StateError(f"dpoco says {own.verdict.kind!r}, the independent checker {result!r}")
@@ -273,7 +273,7 @@ def _independent_judge() -> _Judge:
 def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
-    # The first bytes decide: users name states as they like.
+    # The first bytes decide, because users may give states any name.
     if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
         yield _of_learner(dpoco.load(file, key=state_key()), judge)
     elif (journal := is_journal(file)) is not None:
@@ -289,9 +289,9 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
 
 
 def read_certificate(file: Path) -> tuple[Fields, Guarantee | Ledger, SignedCertificate | None]:
-    """Return the record of what a file of JSON states, the guarantee or ledger, and its signature.
+    """Return a JSON file's record, its guarantee or ledger, and its signature.
 
-    `ValueError` if it states nothing, `StateError` if that does not follow.
+    `ValueError` if it states nothing, `StateError` if the statement does not follow.
     """
     try:
         record: Any = of_json(file.read_bytes())
@@ -311,12 +311,12 @@ def read_certificate(file: Path) -> tuple[Fields, Guarantee | Ledger, SignedCert
 
 
 def certificate_kind(record: object) -> object:
-    """Return what a record says it is, or None for what is no record."""
+    """Return the kind that a record states, or None if it is not a record."""
     return record.get("kind") if isinstance(record, dict) else None
 
 
 def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
-    # Lists in lists could be nested deeper than Python can follow.
+    # Nested lists could be deeper than Python can follow.
     if isinstance(record, list) and record and not any(isinstance(each, list) for each in record):
         for each in record:
             yield from _of_record(each, judge)
@@ -331,14 +331,14 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
 
 
 def find_certificate(record: Any) -> Stated:
-    """Return the guarantee that a document of dpoco holds; anybody else's fields are refused."""
+    """Return the guarantee in a document of dpoco; fields of foreign documents are refused."""
     schema = str(record.get("schema")) if isinstance(record, dict) else ""
     if schema.startswith("dpoco.model/"):
         return Model.from_dict(record).guarantee
     try:
         if schema == evaluation.RunReport.schema:
             evaluation.RunReport.from_dict(record)
-        # A document with further fields could say more than was checked.
+        # A document with more fields could say more than was checked.
         elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
             raise ValueError("the file is not a guarantee, state, ledger or journal")
     except ValueError as error:
@@ -350,7 +350,7 @@ def find_certificate(record: Any) -> Stated:
 
 
 def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
-    """Yield what a ledger states, and each of its charges, added up when it was read."""
+    """Yield the statements of a ledger and of each charge, which were added up when reading it."""
     charged = []
     for number, entry in enumerate(ledger.entries, 1):
         if entry.guarantee is None:
@@ -375,7 +375,7 @@ def judge_ledger(ledger: Ledger) -> Verdict:
 
 
 def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
-    """Return the verdict on a sum: the worst of the charges, of which it is computed again."""
+    """Return the verdict on a sum, which is the worst verdict of its charges."""
     said = scope(ledger.guarantee)
     if any(entry.same_unit for entry in ledger.entries):
         same = f"only if all charges are about {ledger.unit}, as their caller says"
@@ -391,7 +391,7 @@ def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
 
 def _of_learner(learner: Any, judge: _Judge) -> _Statement:
     guarantee: Guarantee = learner.guarantee
-    # A state that was edited could name a budget which its noise does not meet.
+    # An edited state could name a budget that its noise does not meet.
     arguments = learner.get_params()
     if arguments.get("budget") is not None:
         guarantee.require(arguments["budget"])
@@ -403,7 +403,7 @@ def _of_journal(file: Path, judge: _Judge) -> Iterator[_Statement]:
     with opened_copy(file) as journal:
         for name in journal.streams():
             stream = journal.open(name)
-            _ = stream.round  # its learner is loaded, and every seal checked
+            _ = stream.round  # loads its learner, and checks every seal
             yield judge(stream.guarantee)
         if journal.ledger is not None:
             yield from _of_ledger(journal.ledger, judge)
@@ -413,7 +413,7 @@ def _of_journal(file: Path, judge: _Judge) -> Iterator[_Statement]:
 
 
 def open_envelope(record: Any) -> tuple[Any, SignedCertificate | None]:
-    """Return the certificate of a record, and the signature that it was under, which fits."""
+    """Return the certificate in a record, and its valid signature, if any."""
     if not is_signed(record):
         return record, None
     signed = SignedCertificate.from_dict(record)
@@ -439,7 +439,7 @@ def describe_origin(signed: SignedCertificate | None, signer: PublicKey | None) 
 
 
 def about_file(file: Path, signed: SignedCertificate | None) -> dict[str, str]:
-    """Return what the statement without terms says of a file."""
+    """Return the facts about a file for the statement without terms."""
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     about = {"File": file.name, "Generated on": today}
     if signed is None:
@@ -449,7 +449,7 @@ def about_file(file: Path, signed: SignedCertificate | None) -> dict[str, str]:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Return the public key that a text is, or that a file of this name holds."""
+    """Return the public key in a text, or in the file with this name."""
     try:
         return PublicKey.parse(text)
     except ValueError:
@@ -465,11 +465,11 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def is_journal(file: Path) -> bool | None:
-    """Return whether a file is a journal; None if it is no database at all."""
+    """Return whether a file is a journal; None if it is not a database."""
     with file.open("rb") as opened:
         if opened.read(len(_SQLITE)) != _SQLITE:
             return None
-    # The file's header does not decide: the last commits may still be in the log next to it.
+    # The header does not decide, because the last commits may still be in the log next to the file.
     try:
         with closing(_read_only(file)) as connection:
             (found,) = connection.execute("PRAGMA application_id").fetchone()
@@ -483,14 +483,14 @@ def _read_only(file: Path) -> sqlite3.Connection:
 
 
 def copy_journal(file: Path, to: Path) -> None:
-    """Copy a journal and its key, as of one moment, to files that only the owner reads."""
+    """Copy a journal and its key, as of one moment, to files that only the owner can read."""
     key = Path(f"{file}.key")
     if key.exists():
-        refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
-    # The file is first made with its mode: SQLite would make a file that others may read.
+        refuse_readable(key, key.stat())  # an error for the copy would name a path in the copy
+    # The file is first created with its mode, because SQLite would create one that others can read.
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(_read_only(file)) as source, closing(sqlite3.connect(to)) as target:
-        # SQLite's backup shows one moment, although the service continues to write.
+        # SQLite's backup shows one moment, even if the service continues to write.
         source.backup(target)
     # A service that passes its key itself has no such file.
     with suppress(FileNotFoundError):
@@ -499,7 +499,7 @@ def copy_journal(file: Path, to: Path) -> None:
 
 @contextmanager
 def opened_copy(file: Path) -> Iterator[Journal]:
-    """Open a copy of a journal, so that nothing is written to it; `StateError` if it is damaged."""
+    """Open a copy of a journal, so that nothing is written to it; `StateError` if damaged."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "journal"
         try:
