@@ -6,7 +6,11 @@ import json
 import math
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
+
 from dpoco.cli._render import describe_drift
+from dpoco.environments import DriftingRegression
 
 
 def candidate(half_life, excess, deviation=0.001):
@@ -24,38 +28,34 @@ def test_drift_is_seen_beyond_noise_only():
     assert describe_drift([]) == describe_drift([never, centre]) == ""
 
 
-def test_a_run_with_drift_says_so(tmp_path, monkeypatch, invoke):
-    """Takes a second: three plays of ten thousand rounds."""
+@pytest.fixture
+def drifting(tmp_path, monkeypatch):
+    """Return a function that writes a stream of this kind, and the words that ask for its run."""
     monkeypatch.chdir(tmp_path)
-    from dpoco.environments import DriftingRegression
 
-    world = DriftingRegression("turning", 10_000, 2, seed=1, period=5000)
-    rows = [f"{a:.5f},{b:.5f},{y:.5f}" for (a, b), y in
-            zip(world.features, world.labels, strict=True)]  # fmt: skip
-    (tmp_path / "turning.csv").write_text("\n".join(["a,b,y", *rows]))
-    asked = ("--label", "y", "--loss", "squared", "--range", "-1:1", "--range", "y=-1:1")
-    more = ("--epsilon", "8", "--set", "drift=true", "--set", "figure=false", "--set", "repeats=1")
-    result = invoke("run", "turning.csv", *asked, *more)
+    def written(*kind, **more):
+        world = DriftingRegression(*kind, 2, seed=1, **more)
+        rows = np.column_stack([world.features, world.labels])
+        np.savetxt("log.csv", rows, "%.5f", ",", header="a,b,y", comments="")
+        asked = "--label y --loss squared --range -1:1 --range y=-1:1"
+        return f"run log.csv {asked} --epsilon 8 --set figure=false"
+
+    return written
+
+
+def test_a_run_with_drift_says_so(drifting, invoke):
+    """Takes a second: three plays of ten thousand rounds."""
+    asked = drifting("turning", 10_000, period=5000)
+    result = invoke(asked, "--set drift=true --set repeats=1")
     assert "Drift was seen: with a half-life of" in " ".join(result.stdout.split())
 
 
-def test_a_run_says_the_loss_that_may_be_published(tmp_path, monkeypatch, invoke):
+def test_a_run_says_the_loss_that_may_be_published(drifting, tmp_path, invoke):
     """Takes a second: two plays of two thousand rounds, and a model."""
-    monkeypatch.chdir(tmp_path)
-    from dpoco.environments import DriftingRegression
-
-    world = DriftingRegression("constant", 2000, 2, seed=1)
-    rows = [f"{a:.5f},{b:.5f},{y:.5f}" for (a, b), y in
-            zip(world.features, world.labels, strict=True)]  # fmt: skip
-    (tmp_path / "log.csv").write_text("\n".join(["a,b,y", *rows]))
-    asked = ("--label", "y", "--loss", "squared", "--range", "-1:1", "--range", "y=-1:1")
-    own = ("--learner", "noisy-ftrl", "--set", "statistics=quadratic", "--set", "running_loss=true")
-    result = invoke(
-        "run log.csv", *asked, *own, "--epsilon 8 --set figure=false", "--decision model.json"
-    )
+    own = "--learner noisy-ftrl --set statistics=quadratic --set running_loss=true"
+    result = invoke(drifting("constant", 2000), own, "--decision model.json")
     assert "Estimated loss: 0." in " ".join(result.stdout.split())
     model = json.loads((tmp_path / "model.json").read_text())
-    mean, deviation, rounds = model["estimated_loss"]
+    mean, deviation, _ = model["estimated_loss"]
     assert 0.0 < deviation < 0.1
     assert abs(mean) < 1.0
-    assert 1000 < rounds <= 2000

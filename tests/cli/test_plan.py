@@ -126,3 +126,25 @@ def test_a_plan_notes_the_budget_that_nothing_can_spend(invoke):
     assert any("no larger epsilon allows less noise" in note for note in report["notes"])
     report = json.loads(invoke("plan", "tree-frank-wolfe", *sizes, "--epsilon", 8, "--json").stdout)
     assert not any("no larger epsilon" in note for note in report["notes"])
+
+
+EXPERTS = ("plan", "experts", "--experts", 10, "--horizon", 10**5, "--switches", 5)
+
+
+def test_json_of_experts_carries_everything(answer):
+    record = answer(*EXPERTS, "--delta", 1e-6)
+    assert record["schema"] == "dpoco.plan-auto/1"
+    plans = record["choices"]
+    first = [plan["learner"] for plan in plans[:2]]
+    assert first == ["experts.ObliviousTracker", "experts.BatchShare"]
+    bounds = [plan["regret_bound"] for plan in plans]
+    assert bounds == sorted(bounds)
+    for plan in plans:
+        assert Guarantee.from_dict(plan["guarantee"]).delta_at(1.0) <= 1e-6 * (1 + 1e-9)
+
+
+def test_text_of_experts(invoke):
+    text = invoke(*EXPERTS).stdout
+    assert "ObliviousTracker" in text
+    assert "oblivious" in text
+    assert "Differential privacy: epsilon = " in text
