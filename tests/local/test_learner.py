@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from local_cases import FA, FC, KINDS, build, play, report, some_values
@@ -13,6 +15,7 @@ from dpoco.local import (
     DistributionLearner,
     Hypotheses,
     LocalClient,
+    LocalHypothesisSelector,
     Report,
     ReportBatch,
 )
@@ -105,6 +108,46 @@ def test_reports_that_must_not_count(kind):
     assert state(learner) != before
     learner.update(spec, [])
     assert learner.reports == 9
+
+
+class Interrupted:
+    """A rule whose calls of `apply` are interrupted when they have learned."""
+
+    def __init__(self, rule):
+        self._rule = rule
+
+    def __getattr__(self, name):
+        return getattr(self._rule, name)
+
+    def apply(self, *given):
+        self._rule.apply(*given)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["bit", "subset", "hedge", "selector"])
+def test_an_interrupted_update_takes_no_report_twice(kind, tmp_path):
+    known = Hypotheses(FC)
+    if kind == "selector":
+        learner = LocalHypothesisSelector(known, epsilon=1.0, public_seed=7)
+        spec, given = learner.round_spec(1), ()
+    else:
+        learner = play(build(kind), 3)
+        spec = learner.round_spec()
+        given = (spec,)
+    rng = np.random.default_rng(0)
+    reports = [report(spec, *some_values(spec, rng)) for _ in range(4)]
+    expected = copy.deepcopy(learner)
+    rule, learner._rule = learner._rule, Interrupted(learner._rule)
+    with pytest.raises(KeyboardInterrupt):
+        learner.update(*given, reports)
+    learner._rule = rule
+    assert learner.reports == expected.reports
+    learner.save(tmp_path / "server")
+    for each in (learner, type(learner).load(tmp_path / "server", known)):
+        each.update(*given, reports)
+        after = copy.deepcopy(expected)
+        after.update(*given, reports)
+        assert each._to_bytes() == after._to_bytes()
 
 
 def test_several_open_rounds():

@@ -141,16 +141,18 @@ class LocalHypothesisSelector(Server):
                 nonces.add(batch.nonces)
                 taken.append((spec, batch))
             matrix = self.hypotheses.matrix()
-            for spec, batch in taken:
-                # Reports are applied one by one, since `prediction` is the mean of the weights
-                # *before* each report.
-                for values in batch.values:
-                    self._weight_sum += self._rule.weights
-                    self._rule.apply(spec, matrix, values[None, :])
-                self._answered[spec.round] = self._answered.get(spec.round, 0) + len(batch)
-                self.reports += len(batch)
-                self._simulated = self._simulated or batch.simulated
-            self._nonces = nonces
+            total, answered = self._weight_sum.copy(), dict(self._answered)
+            with self._whole_call():
+                for spec, batch in taken:
+                    # Reports are applied one by one, since `prediction` is the mean of the weights
+                    # *before* each report.
+                    for values in batch.values:
+                        total += self._rule.weights
+                        self._rule.apply(spec, matrix, values[None, :])
+                    answered[spec.round] = answered.get(spec.round, 0) + len(batch)
+                    self.reports += len(batch)
+                    self._simulated = self._simulated or batch.simulated
+                self._weight_sum, self._answered, self._nonces = total, answered, nonces
 
     def collect(self, pool: ClientPool, labels: Labels, users: ArrayLike | None = None) -> None:
         """Ask the users of a pool one unanswered question each, and learn.
@@ -706,11 +708,12 @@ class DistributionLearner(Server):
                 opened.spec.check_reports(batch)
                 nonces.add(batch.nonces)
             # No report is refused from here on, so that weights and nonces change together.
-            for batch in taken:
-                self._rule.apply(opened.spec, opened.matrix, batch.values)
-                self.reports += len(batch)
-                self._simulated = self._simulated or batch.simulated
-            opened.nonces = nonces
+            with self._whole_call():
+                for batch in taken:
+                    self._rule.apply(opened.spec, opened.matrix, batch.values)
+                    self.reports += len(batch)
+                    self._simulated = self._simulated or batch.simulated
+                opened.nonces = nonces
 
     def _find_open(self, spec: RoundSpec) -> OpenRound:
         """Return the open round of a specification, or raise."""

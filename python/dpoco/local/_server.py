@@ -13,7 +13,8 @@ import math
 import os
 import threading
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -174,6 +175,20 @@ class Server:
         """
         level = real_in("beta", beta, "(0, 1)")
         return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
+
+    @contextmanager
+    def _whole_call(self) -> Iterator[None]:
+        """Take back what a call has learned if it is interrupted: its reports may come again.
+
+        The call assigns attributes, and changes none of their values in place.
+        """
+        before, learned = {**vars(self)}, self._rule.state()
+        try:
+            yield
+        except BaseException:
+            self._rule.restore(learned)
+            vars(self).update(before)
+            raise
 
     def _bayes(self) -> Posterior:
         """Return the posterior rule, or raise for hedge, which has no likelihoods."""
