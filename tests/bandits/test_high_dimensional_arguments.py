@@ -77,21 +77,6 @@ def test_bad_domains():
     assert pure.guarantee.delta == 0.0
 
 
-def test_parameters_are_reused_and_contradictions_refused():
-    p = make(forced_rounds=3).plan
-    again = make(plan=p, forced_rounds=3)
-    assert again.plan == p
-    read = HighDimensionalBandit._read_plan
-    assert read(p.to_dict()) == p
-    for name, value in (("forced_rounds", 4), ("gap", 0.5), ("link", "logistic"), ("arms", 4)):
-        with pytest.raises(ValueError, match=name):
-            make(plan=p, **{name: value})
-    with pytest.raises(dpoco.StateError):
-        read({**p.to_dict(), "tuning": {**p.to_dict()["tuning"], "arm": {"kind": "other"}}})
-    with pytest.raises(dpoco.StateError):
-        read({**p.to_dict(), "mechanism": {"kind": "other"}})
-
-
 def test_a_single_round_takes_every_batch_there_is():
     for options in ({}, {"batch": 1}, {"batch": "auto"}, {"forced_rounds": 1, "batch": 1}):
         learner = make(horizon=1, **options)

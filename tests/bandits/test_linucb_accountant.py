@@ -85,14 +85,6 @@ def test_extremes():
 
 def test_parameters_are_for_their_sizes():
     p = calibrate(4, 5, horizon=1000, budget=BUDGET)
-    for part, name in (
-        ("mechanism", "scale"), ("tuning", "regularization"), ("tuning", "failure"),
-        ("forecast", "regret_bound"),
-    ):  # fmt: skip
-        record = p.to_dict()
-        record[part] = {**record[part], name: -1.0}
-        with pytest.raises(dpoco.StateError):
-            LinUCB._read_plan(record)
     with pytest.raises(ValueError, match="the plan is for 4 arms"):
         guarantee(3, 5, p)
     summand = p.mechanism.summand

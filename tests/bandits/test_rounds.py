@@ -106,16 +106,6 @@ def test_violations_are_clipped_or_refused(kind, options, tame):
         strict.run(tame_rows[:2], np.array([[0.5] * K, [1.5] * K]))
 
 
-@pytest.mark.parametrize("kind", [LinUCB, HighDimensionalBandit])
-def test_what_is_published_cannot_be_written_and_says_who_must_not_tell(kind):
-    learner = make(kind)
-    learner.run(X[:20], R[:20])
-    with pytest.raises(ValueError, match="read-only"):
-        learner.coefficients[0, 0] = 1.0
-    assert learner.coefficients.shape == (learner.arms, learner.dimension) == (K, D)
-    assert "replace one user's record, seen by others" in repr(learner)
-
-
 def test_worlds_and_logs_take_the_learner():
     world = dpoco.environments.LinearWorld(3, 4, 200, norm=np.inf, seed=1)
     options = {"horizon": 200, "reward_bound": world.reward_bound, "forced_rounds": 5}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from tests.frank_wolfe import polyhedral_reference as reference
 from tests.plans import leaf
 
 import dpoco
-from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import SquaredLoss
@@ -177,13 +175,3 @@ def test_bounded_range_of_random_selections():
             assert (
                 scipy.special.logsumexp((a - 1) * ratio, b=p) <= a * (a - 1) * reach**2 / 8 + 1e-12
             )
-
-
-def test_parameters_cannot_claim_more_than_they_give():
-    learner = make(LpBall(2, 1.0), 20)
-    p = learner.plan
-    weaker = replace(p, mechanism=replace(p.mechanism, scale=0.9 * p.mechanism.scale))
-    g = accountant.guarantee(learner.domain, LOSS, weaker, budget=dpoco.Budget(1.5, 1e-3))
-    assert g.epsilon > 1.5
-    with pytest.raises(dpoco.BudgetExceeded):
-        make(LpBall(2, 1.0), 20, plan=weaker)

@@ -117,17 +117,3 @@ def test_a_limit_of_switches_beside_parameters_is_not_ignored(kind):
     for limit in (-5.0, "many", 1.0):
         with pytest.raises((ValueError, TypeError)):
             kind(BALL, LinearLoss(1.0), plan=lazy.plan, max_switches=limit, **options)
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-def test_calibrated_learners_meet_their_budget(kind):
-    for relation in ("replace", "zero_out"):
-        learner = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=BUDGET, relation=relation)
-        assert learner.guarantee.epsilon <= BUDGET.epsilon * (1 + 1e-9)
-        assert learner.guarantee.delta <= BUDGET.delta
-        assert learner.guarantee.change == relation
-        assert learner.plan.mechanism.cap is not None
-    free = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=None)
-    assert not free.guarantee.private
-    assert free.plan.mechanism.keep.kind == "scheduled"
-    assert free.plan.forecast.regret_bound < learner.plan.forecast.regret_bound

@@ -341,19 +341,6 @@ def test_forgetting_is_an_option_of_the_plan_and_costs_no_privacy():
         assert total.batch <= half_life
         later = accountant.deviations(total, half_life)
         assert later[-1] < 1.001 * later[len(later) // 2]  # noise does not grow without end
-        assert own.get_params()["half_life"] == half_life
-        again = NoisyNewton(
-            domain, loss, horizon=horizon, budget=given, plan=own.plan, half_life=half_life
-        )
-        assert again.plan == own.plan
-        with pytest.raises(ValueError, match="half_life"):
-            NoisyNewton(domain, loss, horizon=horizon, budget=given, plan=own.plan, half_life=9e4)
-        small = replace(total, scale=total.scale / 2.0, grid=0.0, limit=0)
-        with pytest.raises(dpoco.BudgetExceeded):
-            NoisyNewton(
-                domain, loss, horizon=horizon, budget=given, half_life=half_life,
-                plan=replace(own.plan, mechanism=small),
-            )  # fmt: skip
     person = dpoco.Participation(rounds=3, separation=100)
     own = NoisyNewton(
         domain, loss, horizon=5000, budget=given, half_life=90.0, participation=person
