@@ -307,6 +307,19 @@ def test_an_interrupted_call_says_what_was_learned(monkeypatch):
     assert model.learner_.round == 45
 
 
+def test_a_call_that_is_interrupted_when_all_was_learned_says_so(monkeypatch):
+    rows, labels = records(10)
+    model = classifier(horizon=99).partial_fit(rows[:5], labels[:5])
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model, "_publish", interrupt)
+    with pytest.warns(UserWarning, match=r"when 5 of its 5"), pytest.raises(KeyboardInterrupt):
+        model.partial_fit(rows[5:], labels[5:])
+    assert model.learner_.round == 10
+
+
 def test_names_of_columns():
     pandas = pytest.importorskip("pandas")
     rows, labels = records(30)

@@ -373,7 +373,7 @@ class _LinearEstimator(BaseEstimator):
             for part, rows in X.blocks():
                 some = None if persons is None else persons[part]
                 self._model.learn_many(rows, targets[part], some)
-        self._publish()
+            self._publish()
         return self
 
     def _publish(self) -> None:
