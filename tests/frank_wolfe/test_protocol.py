@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.delayed.families import Distance
 from tests.plans import leaf as leaf_bounds
 
 import dpoco
@@ -100,25 +101,12 @@ def test_gaussian_noise_is_never_purely_private():
 # -- losses ---------------------------------------------------------------------------------------
 
 
-class Quadratic:
-    """f(theta) = |theta - centre|^2 / 2 as a user would write it."""
-
-    def __init__(self, centre):
-        self.centre = np.asarray(centre)
-
-    def value(self, theta):
-        return 0.5 * float(np.sum((theta - self.centre) ** 2))
-
-    def gradient(self, theta):
-        return theta - self.centre
-
-
 def test_custom_loss_without_noise_is_frank_wolfe():
     learner = make(loss=CustomLoss(lipschitz=2.0, smoothness=1.0), budget=None, horizon=300)
     centre = np.array([0.3, -0.2, 0.1])
     for _ in range(300):
         learner.decide()
-        learner.observe(Quadratic(centre))
+        learner.observe(Distance(centre))
     assert np.linalg.norm(learner.last_decision - centre) < 0.05
 
 

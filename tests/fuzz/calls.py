@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tests.audit.replay_cases import CASES, case
 from tests.fuzz.mutations import MARK_TEXT, odd, require
-from tests.fuzz.subjects import BATCH, ONLINE, SERVERS, Online, _servers, snapshots
+from tests.fuzz.subjects import ONLINE, SERVERS, Online, _servers, snapshots
 
 import dpoco
 from dpoco.local import ClientPool, Hypotheses, LocalClient
-from dpoco.random import Source
 
 __all__ = ["attempt", "subjects"]
 
@@ -30,7 +28,7 @@ Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def subjects() -> dict[str, Callable[[random.Random], None]]:
-    """Return a function for each learner, mechanism, client and server."""
+    """Return a function for each learner, mechanism, client and server; fits are the contract's."""
     found: dict[str, Callable[[random.Random], None]] = {
         name: functools.partial(_one_online, online) for name, online in ONLINE.items()
     }
@@ -39,10 +37,6 @@ def subjects() -> dict[str, Callable[[random.Random], None]]:
     for kind in ("bit", "two bits", "subset", "hedge", "private"):
         found[f"LocalClient, {kind}"] = functools.partial(_one_client, kind, False)
         found[f"ClientPool, {kind}"] = functools.partial(_one_client, kind, True)
-    for name in CASES:
-        if name.startswith(BATCH):
-            found[name] = functools.partial(_one_fit, *case(name)[:2])
-    found["Source"] = _one_source
     return found
 
 
@@ -194,25 +188,3 @@ def _client_state(client: Any) -> Any:
         client._source.to_bytes(),
         client._nonces.to_bytes(),
     )
-
-
-def _one_fit(make: Callable[[Source], Any], stream: Any, rng: random.Random) -> None:
-    model = make(Source.seeded(1))
-    for _ in range(2):
-        call = rng.choice([("fit", list(stream)), ("fit", list(stream)), ("predict", [stream[0]])])
-        attempt(
-            model, (call[0], _spoiled(rng, call[1]), {}), lambda m: (m._fitted, m._theta is None)
-        )
-    if model._theta is not None:
-        assert np.isfinite(model.theta).all(), "a fitted model is not finite"
-
-
-def _one_source(rng: random.Random) -> None:
-    source = Source.seeded(1)
-    for _ in range(3):
-        name = rng.choice(["uniform", "words"])
-        size = rng.choice([1, 5, odd(rng, 1)])
-        if isinstance(size, int) and abs(size) > 2**20:
-            size = -1
-        attempt(source, (name, (size,), {}), lambda s: s.to_bytes(), secret=False)
-    attempt(Source, ("seeded", (odd(rng, 1),), {}), lambda s: None, secret=False)

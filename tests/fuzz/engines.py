@@ -1,7 +1,6 @@
 """Compiled methods with wrong arrays: whatever is raised, memory stays safe.
 
-The Python layer checks arguments first, so any exception will do here; run it under
-AddressSanitizer (``.ci/run`` does) for all that it can see.
+The Python layer checks arguments first, so any exception will do here.
 """
 
 from __future__ import annotations

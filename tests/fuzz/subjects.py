@@ -16,7 +16,7 @@ from dpoco.learners import LEARNERS
 from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
 from dpoco.random import Source
 
-__all__ = ["BATCH", "ONLINE", "SERVERS", "Online", "server", "snapshots"]
+__all__ = ["ONLINE", "SERVERS", "Online", "server", "snapshots"]
 
 BATCH = tuple(each.class_name for each in LEARNERS if each.plays == "batch")
 MECHANISMS = {"NoisyMax": "select", "AboveThreshold": "test"}

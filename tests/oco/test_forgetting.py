@@ -219,15 +219,9 @@ def replay(learner, sums, plan=None):
     return np.array(decisions), shares
 
 
-def released_sums(learner, features, labels, seed=1):
-    """What the engine releases: exact sums of statistics, and noise of a sum of the same seed."""
-    total, d = learner._mechanism, learner._domain.dimension
-    leaves = [
-        np.concatenate([pack(np.outer(x, x)), learner._mechanism.summand.weight * y * x])
-        for x, y in zip(features, labels, strict=True)
-    ]
-    ends = np.cumsum(forgetting.batch_lengths(total.batch, total.growth, total.pushes)).astype(int)
-    size = d * (d + 1) // 2 + d
+def draws(total, seed=1):
+    """The noise of all sums, from sums of zeros with the same seed."""
+    size = total.summand.size
     summand = ClippedVector(dimension=size, norm=2.0, bound=1.0, bound_l2=1.0)
     twin = _core.ContinualSum(
         dataclasses.replace(total, summand=summand, batch=1, growth=None),
@@ -235,7 +229,18 @@ def released_sums(learner, features, labels, seed=1):
     )
     noise = np.empty((total.pushes, size))
     twin.run(np.zeros((total.pushes, size)), noise)
-    return np.cumsum(leaves, axis=0)[ends - 1] + noise, ends
+    return noise
+
+
+def released_sums(learner, features, labels, seed=1):
+    """What the engine releases: exact sums of statistics, and noise of a sum of the same seed."""
+    total = learner._mechanism
+    leaves = [
+        np.concatenate([pack(np.outer(x, x)), learner._mechanism.summand.weight * y * x])
+        for x, y in zip(features, labels, strict=True)
+    ]
+    ends = np.cumsum(forgetting.batch_lengths(total.batch, total.growth, total.pushes)).astype(int)
+    return np.cumsum(leaves, axis=0)[ends - 1] + draws(total, seed), ends
 
 
 def test_decisions_are_those_of_an_independent_implementation():

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from tests.forged import Forged
+from tests.frank_wolfe import test_protocol
+from tests.frank_wolfe.test_protocol import stream
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError
 from dpoco.losses import LogisticLoss, QuadraticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
-from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-BUDGET = dpoco.Budget(1.0, 1e-5)
 X1 = np.array([0.1, 0.2, 0.3])
-
-
-def make(d=3, horizon=20, *, seed=1, loss=None, domain=None, budget=BUDGET, **options):
-    return NoisyFTRL(
-        domain or LpBall(d, 2.0, 1.0),
-        loss or SquaredLoss(1.0, 1.0),
-        horizon=horizon,
-        budget=budget,
-        source=Source.seeded(seed),
-        **options,
-    )
-
-
-def stream(T, d=3, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(T, d)), rng.normal(size=T)
-
-
-# -- bad input ------------------------------------------------------------------------------------
+make = functools.partial(test_protocol.make, kind=NoisyFTRL)
 
 
 @pytest.mark.parametrize(

@@ -7,34 +7,19 @@ import math
 
 import numpy as np
 import pytest
-from tests.oco.test_forgetting import BALL, BUDGET, LOSS, inverse, make, power_series
+from tests.oco.test_forgetting import BALL, BUDGET, LOSS, draws, inverse, make, power_series
 from tests.samples import replays
 
 import dpoco
-from dpoco import _core
 from dpoco.accounting import forgetting
 from dpoco.cli._render import describe_loss
 from dpoco.domains import LpBall
 from dpoco.environments import DriftingRegression
 from dpoco.learning.model import Model
 from dpoco.oco import NoisyFTRL
-from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.random import Source
 
 OPTIONS = [{}, {"half_life": 300.0}, {"half_life": "auto"}]
-
-
-def draws(total, seed=1):
-    """The noise of the last entry of all sums, from a sum of zeros with the same seed."""
-    size = total.summand.size
-    summand = ClippedVector(dimension=size, norm=2.0, bound=1.0, bound_l2=1.0)
-    twin = _core.ContinualSum(
-        dataclasses.replace(total, summand=summand, batch=1, growth=None),
-        Source.seeded(seed)._claim(),
-    )
-    noise = np.empty((total.pushes, size))
-    twin.run(np.zeros((total.pushes, size)), noise)
-    return noise[:, -1]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -48,7 +33,7 @@ def test_it_is_the_damped_sum_of_losses_and_noise(options):
     ends = np.cumsum(lengths).astype(int)
     ends = ends[ends < 2000]
     half_life = {None: math.inf, "auto": 200.0}.get(options.get("half_life"), 300.0)
-    noise = draws(total)[: len(ends)]
+    noise = draws(total)[: len(ends), -1]
     increments = np.diff(np.cumsum(played)[ends - 1] + noise / total.summand.loss_weight, prepend=0)
     value = rounds = 0.0
     for increment, length in zip(increments, lengths, strict=False):
