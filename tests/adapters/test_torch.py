@@ -316,6 +316,18 @@ def test_a_checkpoint_continues_bit_for_bit(tmp_path, encrypted):
             fresh().load(path)
 
 
+def test_accumulated_examples_are_of_no_other_step(tmp_path):
+    own, other, batch = training(), training(), examples(3)
+    own.step(batch)
+    own.save(tmp_path / "state")
+    other.accumulate(batch)
+    with pytest.raises(dpoco.StateError, match="accumulated"):
+        other.load(tmp_path / "state")
+    assert other.round == 0
+    with pytest.raises(dpoco.StateError, match="accumulated"):
+        other.save(tmp_path / "other")
+
+
 def test_states_of_other_trainings_are_refused(tmp_path):
     own, path = fresh(), tmp_path / "training"
     play(own, 0, 2)

@@ -437,8 +437,12 @@ class PrivateTraining:
         Raises
         ------
         StateError
-            If the file is of another training, this one has started, or others may read the file.
+            If the file is of another training, this one has started or accumulated examples, or
+            others may read the file.
         """
+        # They would enter a step that is not theirs.
+        if self._count:
+            raise StateError("examples are accumulated: load() comes before them")
         if key is None:
             refuse_readable(Path(path), Path(path).stat())
         data = read_state(path, key)
