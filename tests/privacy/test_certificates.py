@@ -17,6 +17,7 @@ from dpoco.accounting.pools import pool_guarantee
 from dpoco.accounting.ranges import behind_ranges
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.mechanisms.base import Nothing
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.privacy.neighbours import Neighbours
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -158,6 +159,64 @@ def test_parts_that_see_the_same_rounds_end_with_the_longest():
             with pytest.raises(StateError, match="contradicts"):
                 dpoco.Guarantee.from_dict(record)
             assert check.check(json.loads(json.dumps(record)))[0] == "not proved"
+
+
+@functools.cache
+def leader(**options):
+    loss = dpoco.losses.LogisticLoss(1.0)
+    options = {"horizon": 1000, "budget": BUDGET, **options}
+    return dpoco.oco.CoupledRegularizedLeader(BALL, loss, **options).guarantee
+
+
+def told(*makers):
+    return dpoco.Guarantee.composed(*(make() for make in makers))
+
+
+@functools.cache
+def search():
+    return dpoco.ranges.RangeFinder(3, budget=BUDGET, horizon=10**4).guarantee
+
+
+def paths():
+    draws = TrackerDraws(3, "at_most", 0.002, 0.011, 5, 1000, None, 3)
+    said = {"horizon": 100, "delta": 1e-6, "reference": "", "seeded": False}
+    return dpoco.Guarantee.about(draws, Neighbours(), released="paths", **said)
+
+
+def behind(learner):
+    return behind_ranges(search(), learner, budget=BUDGET)
+
+
+COMPOSED = {
+    # Of some parts several bounds are known, and no number says all of them.
+    "selections and a sum": lambda: dpoco.Guarantee.composed(
+        dpoco.mechanisms.NoisyMax(
+            5, horizon=30, noise="laplace", sensitivity=1.0, budget=dpoco.Budget(9.0, 0.0)
+        ).guarantee,
+        dpoco.Guarantee.gaussian(
+            sensitivity=1.0, noise_scale=9.0, delta=1e-6, horizon=30, unit="one record"
+        ),
+    ),
+    "ranges and people": lambda: behind(leader()).for_person(3, 2),
+    "ranges and bits": lambda: behind(leader()),
+    "ranges and nothing": lambda: behind(leader(horizon=1)),
+    "bits and a sum": lambda: told(leader, lambda: ftrl().guarantee),
+    "pure and ranges": lambda: told(search, lambda: share().guarantee),
+    "paths of people": lambda: told(lambda: ftrl().guarantee, paths).for_person(2, 2),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_compositions_are_read_and_proved(name):
+    """By both verifiers, with the bounds of parts in records of records."""
+    own = COMPOSED[name]()
+    read = dpoco.Guarantee.from_json(own.to_json())
+    assert read == own
+    read.verify()
+    result, said = check.check(json.loads(own.to_json()))
+    assert result in ("proved", "only if"), said
+    record = {**own.to_dict(), "epsilon": own.epsilon * 0.99}
+    assert check.check(json.loads(json.dumps(record)))[0] == "not proved"
 
 
 def test_a_promise_is_never_certified():

@@ -15,7 +15,7 @@ from dpoco._validation import Fields, Named
 from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import Either, Group, Together, Unknown, least, with_tails
+from dpoco.privacy.losses.combined import Either, Group, Least, Together, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -66,7 +66,8 @@ _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, Either, FlaggedDraws,
                                    Group, Pure, Responses, Returning, ReturningDraws, TiltedDraws,
                                    Together)  # fmt: skip
-_PARTS = (*_LOSSES, Gaussian, Zcdp)  # records of guarantees write the last two as mu and rho
+# Records of guarantees write the last two as mu and rho, and several bounds one by one.
+_PARTS = (*_LOSSES, Least, Gaussian, Zcdp)
 
 # Meaning of a record of version 1. Its "joint" did not name the change, so we read it as the change
 # that costs a ledger more.
@@ -274,7 +275,7 @@ def read_loss(record: Named, known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
     numbers = {name: record[stored] for name, stored in names.items()}
     if loss is Group:
         numbers["one"] = read_loss(numbers["one"])
-    if loss in (Either, Together):
+    if loss in (Either, Least, Together):
         numbers["parts"] = tuple(read_loss(part, _PARTS) for part in numbers["parts"])
     # In Python, True equals 1, both in comparisons and in formulas.
     if any(isinstance(value, bool) for value in numbers.values()):
@@ -373,7 +374,7 @@ def _is_covered(part: Loss, ideal: Loss) -> bool:
 
 def _same(one: Loss, other: Loss) -> bool:
     """Return whether two losses have the same parameters, up to the last digits."""
-    if isinstance(one, Either | Together) and type(one) is type(other):
+    if isinstance(one, Either | Least | Together) and type(one) is type(other):
         return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
     return type(one) is type(other) and all(

@@ -187,8 +187,8 @@ def either(*parts: Loss) -> Loss:
         one for p in parts for one in (p.bare.parts if isinstance(p.bare, Either) else [p.bare])
     ]
     bells = [one for one in apart if isinstance(one, Gaussian)]
-    others = dict.fromkeys(one for one in apart if not isinstance(one, Gaussian))
-    bare = (*others, *([max(bells, key=lambda one: one.mu)] if bells else []))
+    others = [one for one in dict.fromkeys(apart) if one not in (*bells, NOTHING)]
+    bare = (*others, *([max(bells, key=lambda one: one.mu)] if bells else [])) or (NOTHING,)
     ideal = bare[0] if len(bare) == 1 else Either(bare)
     return with_tails(ideal, _add_masses(p.mass for p in parts))
 
