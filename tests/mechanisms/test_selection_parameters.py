@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -94,48 +93,6 @@ def test_pure_privacy_is_not_forgotten_beside_concentration():
     assert g.epsilon_at(1e-60) <= 200 * each * (1.0 + 1e-12)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
     NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), plan=p, sensitivity=1.0)
-
-
-def test_numpy_scalars_are_stored_as_plain_numbers():
-    i, f = np.int64, np.float32
-    every = (
-        noisy_max.calibrate(i(5), horizon=i(3), budget=PURE, sensitivity=f(2.0)),
-        above_threshold.calibrate(
-            horizon=i(100), budget=PURE, sensitivity=f(1.0), spread=f(1.5), alarms=i(2),
-            false_alarm=f(0.05),
-        ),
-        epoch_selector.calibrate(i(3), horizon=i(100), budget=PURE, first=i(1)),
-        shift_detector.calibrate(
-            i(3), horizon=i(100), budget=PURE, false_alarm=f(0.05), select_share=f(0.5),
-            threshold_scale=f(1.0), nominal_horizon=i(7), expected_shifts=i(2), first=i(1),
-        ),
-    )  # fmt: skip
-    for p in every:
-        text = json.dumps(p.to_dict())
-        if isinstance(p, dpoco.Plan):
-            kinds = [None if part is None else type(part) for part in (p.tuning, p.forecast)]
-            assert dpoco.Plan.from_dict(json.loads(text), *kinds) == p
-        else:
-            assert type(p).from_dict(json.loads(text)) == p
-    for g in (
-        noisy_max.guarantee(every[0]),
-        above_threshold.guarantee(every[1]),
-        epoch_selector.guarantee(every[2]),
-        shift_detector.guarantee(every[3]),
-    ):
-        assert dpoco.Guarantee.from_json(g.to_json()) == g
-
-
-def test_numpy_scalars_as_arguments_survive_saving(tmp_path):
-    i = np.int64
-    for built in (
-        NoisyMax(i(5), horizon=i(3), budget=PURE, sensitivity=1.0),
-        AboveThreshold(horizon=i(10), budget=PURE, alarms=i(2), sensitivity=1.0),
-        EpochSelector(i(3), horizon=i(10), budget=PURE, first=i(1)),
-        ShiftDetector(i(3), horizon=i(10), budget=PURE, first=i(1)),
-    ):
-        built.save(tmp_path / "s")
-        assert dpoco.load(tmp_path / "s").plan == built.plan
 
 
 def test_extreme_budgets_are_refused_in_words_or_met():

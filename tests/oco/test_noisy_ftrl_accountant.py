@@ -292,12 +292,3 @@ def test_auto_prefers_normalised_sums_and_takes_what_is_clearly_better():
         assert best <= min(bounds.values()) / 0.99
         usual = chosen.mechanism.factorisation.kind == "blt_normalised"
         assert usual or best < 0.99 * bounds["blt_normalised"]
-
-
-def test_batches_of_any_integer_type_give_plans_that_can_be_stored():
-    plans = [
-        calibrate(LpBall(2), SquaredLoss(1.0, 1.0), horizon=20, budget=BUDGET, batch=batch)
-        for batch in (2, np.int64(2))
-    ]
-    assert type(plans[1].forecast.noise_dominates) is bool
-    assert plans[0].to_dict() == plans[1].to_dict()

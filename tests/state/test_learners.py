@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 
 import dpoco
@@ -83,6 +85,31 @@ def test_journals_refuse_what_draws_no_noise():
 
 
 ONLINE = [each for each in LEARNERS if each.plays in ("records", "experts", "arms", "sums")]
+
+
+STEPPED = [each for each in LEARNERS if each.plays in ("scores", "queries")]
+
+
+def of_numpy(arguments, real):
+    """Return arguments with numbers as NumPy has them."""
+    kinds = {int: np.int64, float: real}
+    return {
+        key: kinds.get(type(value), lambda same: same)(value) for key, value in arguments.items()
+    }
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("listed", [*ONLINE, *STEPPED], ids=lambda each: each.name)
+def test_numbers_of_numpy_are_stored_as_plain_ones(listed, tmp_path):
+    case, kind = standard_case(listed.name), listed.load()
+    given = case.make_learner(dpoco.random.Source.seeded(1)).get_params()
+    own = kind(**given)
+    assert own.plan == kind(**of_numpy(given, np.float64)).plan
+    # Numbers in single precision are no floats for Python; without a plan calibration has them too.
+    learner = kind(**of_numpy(given | {"plan": None}, np.float32))
+    json.dumps(learner.plan.to_dict(), allow_nan=False)
+    learner.save(tmp_path / "state")
+    assert dpoco.load(tmp_path / "state").plan == learner.plan
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
