@@ -11,10 +11,8 @@ from dpoco import bandits, experts, mechanisms, oco
 from dpoco import frank_wolfe as fw
 from dpoco.audit._family import calibrate_once
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
-from dpoco.learners import find_learner
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.published import asi_tracking
-from dpoco.random import Source
 
 T = 6
 GAUSS = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
@@ -38,6 +36,10 @@ SCORES = np.zeros((3, 4))
 MOVED = SCORES + np.array([1.0, -1.0, -1.0, -1.0])
 
 
+TREES = {"horizon": T, "budget": GAUSS}
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
+
+
 def prepared(cls, *arguments, **options):
     """A maker whose calibration and accounting are done once, when it is first asked."""
 
@@ -49,13 +51,10 @@ def prepared(cls, *arguments, **options):
 
 
 def sums(method, numerics):
-    options = {"method": method, "numerics": numerics}
-    return (
-        prepared(mechanisms.ContinualSum, 2, horizon=T, budget=GAUSS, **{"bound": 1.0, **options}),
-        G,
-        H,
-        350,
+    make = prepared(
+        mechanisms.ContinualSum, 2, bound=1.0, method=method, numerics=numerics, **TREES
     )
+    return make, G, H, 350
 
 
 def polyhedral(domain, **options):
@@ -75,18 +74,13 @@ def share(noise, batch=2):
 
 
 def maximum(noise):
-    return (
-        prepared(mechanisms.NoisyMax, 4, horizon=3, budget=PURE, noise=noise, sensitivity=1.0),
-        SCORES,
-        MOVED,
-        500,
-    )
+    options = {"horizon": 3, "budget": PURE, "noise": noise, "sensitivity": 1.0}
+    return prepared(mechanisms.NoisyMax, 4, **options), SCORES, MOVED, 500
 
 
 BALL, SQUARED = LpBall(2, 2.0), SquaredLoss(1.0, 1.0)
 LABELS = ONES.copy()
 LABELS[3] = -1.0
-TREES = {"horizon": T, "budget": GAUSS}
 
 
 def hedge(numerics):
@@ -214,48 +208,27 @@ UNPAID[0] = -1.0
 FEW = np.ones((T, 2))
 
 
-def linear_bandit(numerics, batch):
-    make = prepared(
-        bandits.LinUCB,
-        2,
-        2,
-        horizon=T + 1,
-        budget=GAUSS,
-        batch=batch,
-        numerics=numerics,
-        context_bound=1.0,
-        reward_bound=1.0,
-    )
+def linear_bandit(cls, **options):
+    make = prepared(cls, 2, 2, horizon=T + 1, budget=GAUSS, **BOUNDED, **options)
     return make, (G, PAID), (G, UNPAID), 150
 
 
-def arms(budget, **options):
-    domain = LpBall(2, 1.0, 0.1)
+def arms(arm_learner, **options):
+    budget = GAUSS if arm_learner == "tree" else dpoco.Budget(3.0, 0.0)
     make = prepared(
-        bandits.HighDimensionalBandit,
-        2,
-        domain,
-        horizon=T,
-        budget=budget,
-        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
-    )
+        bandits.HighDimensionalBandit, 2, LpBall(2, 1.0, 0.1), arm_learner=arm_learner, horizon=T,
+        budget=budget, **BOUNDED, **options,
+    )  # fmt: skip
     return make, (FEW, PAID), (FEW, UNPAID), 200
 
 
-PHASES = prepared(
-    bandits.ResidualPhases, 2, 2, horizon=T + 1, budget=GAUSS, context_bound=1.0, reward_bound=1.0
-)
 ARMS = {
-    "ResidualPhases": (PHASES, (G, PAID), (G, UNPAID), 150),
-    "LinUCB": linear_bandit("float", 1),
-    "LinUCB, lattice": linear_bandit("lattice", 2),
-    "HighDimensionalBandit": arms(
-        dpoco.Budget(3.0, 0.0), arm_learner="polyhedral", batch=1, forced_rounds=1
-    ),
-    "HighDimensionalBandit, no schedule": arms(
-        dpoco.Budget(3.0, 0.0), arm_learner="polyhedral", batch=2, forced_rounds=0
-    ),
-    "HighDimensionalBandit, tree": arms(GAUSS, arm_learner="tree", batch=1, forced_rounds=1),
+    "ResidualPhases": linear_bandit(bandits.ResidualPhases),
+    "LinUCB": linear_bandit(bandits.LinUCB, numerics="float", batch=1),
+    "LinUCB, lattice": linear_bandit(bandits.LinUCB, numerics="lattice", batch=2),
+    "HighDimensionalBandit": arms("polyhedral", batch=1, forced_rounds=1),
+    "HighDimensionalBandit, no schedule": arms("polyhedral", batch=2, forced_rounds=0),
+    "HighDimensionalBandit, tree": arms("tree", batch=1, forced_rounds=1),
 }
 
 N = 8
@@ -265,30 +238,10 @@ OTHERS[0] = -1.0
 SMALL = LpBall(2, 2.0, 0.1)
 
 
-def fits(cls, records=N, **options):
-    make = prepared(cls, SMALL, SQUARED, budget=GAUSS, records=records, **options)
-    streams = (FEATURES[:records], ANSWERS[:records]), (FEATURES[:records], OTHERS[:records])
-    return make, *streams, 200
-
-
 FITS = {
-    "SufficientStatistics": fits(fw.SufficientStatistics),
-}
+    "SufficientStatistics": (
+        prepared(fw.SufficientStatistics, SMALL, SQUARED, budget=GAUSS, records=N),
+        (FEATURES, ANSWERS), (FEATURES, OTHERS), 200,
+    ),
+}  # fmt: skip
 CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}
-
-
-def overclaiming(make, factor):
-    """A maker of learners that promise a fraction of the epsilon."""
-    honest = make(Source.seeded(0))
-    found, kind = honest.guarantee, find_learner(type(honest)).load()
-    delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
-    budget = dpoco.Budget(found.epsilon / factor, delta)
-    arguments = {**honest._arguments, "budget": budget, "source": None, "plan": None}
-    promised = kind(**arguments).guarantee
-
-    def liar(source):
-        learner = make(source)
-        learner._guarantee = promised
-        return learner
-
-    return liar

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.audit import likelihood_cases as cases
+from tests.audit.faults import planted
 
+import dpoco
 from dpoco.audit import likelihood_audit
+from dpoco.learners import find_learner
 from dpoco.random import Source
 
 pytestmark = [
@@ -76,10 +80,25 @@ CLAIMS = {
 }  # fmt: skip
 
 
+def overclaiming(make, factor):
+    """A fault: a learner promises a fraction of the epsilon."""
+    honest = make(Source.seeded(0))
+    found, kind = honest.guarantee, find_learner(type(honest)).load()
+    delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
+    budget = dpoco.Budget(found.epsilon / factor, delta)
+    arguments = {**honest._arguments, "budget": budget, "source": None, "plan": None}
+    promised = kind(**arguments).guarantee
+
+    def liar(learner, _):
+        learner._guarantee = promised
+
+    return liar
+
+
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_of_a_fraction_of_the_epsilon_is_caught(name):
     (make, stream, neighbour, _), (factor, trials) = cases.CASES[name], CLAIMS[name]
-    report = likelihood_audit(cases.overclaiming(make, factor), stream, neighbour, trials)
+    report = likelihood_audit(planted(make, overclaiming(make, factor)), stream, neighbour, trials)
     assert report.violated
     assert not report.passed
     assert "VIOLATED" in str(report)

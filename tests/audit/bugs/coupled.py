@@ -106,16 +106,13 @@ def faster(factor: float) -> Any:
 
 # ---- bandits -------------------------------------------------------------------------------------
 
-UCB = maker(
-    LinUCB,
-    2,
-    3,
-    horizon=T,
-    budget=dpoco.Budget(1.0, 1e-4),
-    batch=1,
-    context_bound=1.0,
-    reward_bound=1.0,
-)
+UCB, BATCHED = (
+    maker(
+        LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=batch, context_bound=1.0,
+        reward_bound=1.0,
+    )
+    for batch in (1, 6)
+)  # fmt: skip
 RNG = np.random.default_rng(4)
 CONTEXTS, REWARDS = 0.7 * RNG.normal(size=(T, 3)), RNG.normal(size=(T, 2))
 USERS = [(0, [9.0, -9.0, 0.0], [9.0, -9.0]), (8, [0.0, -1.0, 0.0], [1.0, -1.0])]
@@ -134,18 +131,6 @@ class WorstSoFar(LinUCB):
     def observe(self, reward: float) -> None:
         self.best = max(self.best, reward)
         super().observe(self.best)
-
-
-BATCHED = maker(
-    LinUCB,
-    2,
-    3,
-    horizon=T,
-    budget=dpoco.Budget(1.0, 1e-4),
-    batch=6,
-    context_bound=1.0,
-    reward_bound=1.0,
-)
 
 
 @functools.cache
