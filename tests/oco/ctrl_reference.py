@@ -70,9 +70,6 @@ def linear_loss(g: FloatArray) -> Loss:
     return Loss(lambda x: float(g @ x), lambda x: np.array(g), lambda x: zero)
 
 
-ZERO = Loss(lambda x: 0.0, lambda x: np.zeros_like(x), lambda x: np.zeros((x.size, x.size)))
-
-
 @dataclass
 class Set:
     """Decisions x = centre + basis u; the barrier and the projection are functions of u."""

@@ -192,11 +192,6 @@ def three_ways(name: str, count: int, epsilons: tuple[float, ...]) -> Any:
 
 
 @functools.cache
-def the_samples() -> Any:
-    return three_ways("sampled", 1, (0.2,))
-
-
-@functools.cache
 def the_coins() -> Any:
     return three_ways("bits", 3, (0.5, 1.0, 2.0))
 
