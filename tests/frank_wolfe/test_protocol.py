@@ -49,13 +49,6 @@ def test_decisions_that_stay_are_kept_once():
     assert not trace.decisions.flags.writeable
 
 
-def test_unknown_horizon_is_a_declared_maximum():
-    learner = make(horizon=None)
-    assert learner.horizon == 10**9
-    learner.run(*stream(100))
-    assert learner.round == 100
-
-
 # -- bad input ------------------------------------------------------------------------------------
 
 

@@ -103,12 +103,6 @@ def test_streams_and_states_have_the_same_bits_however_they_are_split(method, nu
     assert np.array_equal(released, whole)
 
 
-def test_unknown_horizon():
-    total = make(horizon=None)
-    assert total.horizon == 10**9
-    assert total.push(np.zeros(3)).shape == (3,)
-
-
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_memory_does_not_grow_with_the_stream():
     rounds, d = 10**7, 1

@@ -81,8 +81,8 @@ ROOMS = {
     "randomizers": Room(
         ("local/_randomizers.py",), (),
         tuple(f"tests/local/test_{name}.py" for name in (
-            "channel", "client", "edge_cases", "hostile_specs", "pool", "private_contexts",
-            "randomizers", "simulate", "subsets",
+            "channel", "client", "edge_cases", "pool", "private_contexts",
+            "randomizers", "simulate", "specs", "subsets",
         )),
     ),
     "draws": Room(

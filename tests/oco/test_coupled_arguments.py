@@ -45,12 +45,6 @@ def test_bad_arguments_are_refused_at_construction(kind, options):
         kind(given.pop("domain"), given.pop("loss"), **given)
 
 
-@pytest.mark.parametrize("kind", CLASSES)
-def test_an_endless_stream_is_refused_by_name(kind):
-    with pytest.raises(ValueError, match=r"horizon must be an int.*NoisyFTRL"):
-        kind(BALL, LogisticLoss(1.0), horizon=None, budget=BUDGET)
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
