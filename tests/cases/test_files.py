@@ -142,7 +142,7 @@ def test_yes_and_no_need_no_more_words(loss, usual, place, no, yes):
     assert loss("plain.csv") == usual
 
 
-def test_stars_are_asked_about_and_classes_of_texts_are_for_bandits(run, place):
+def test_stars_and_classes_of_texts_are_asked_about(run, place):
     stars = 1 + np.digitize(TEMP, [8, 16, 24, 32])
     (place / "stars.csv").write_text(text((TEMP, LOAD, stars)))
     assert "--positive VALUE" in run("run", "stars.csv", "--label", "alarm", *RANGES, code=2).err
@@ -150,24 +150,18 @@ def test_stars_are_asked_about_and_classes_of_texts_are_for_bandits(run, place):
     (place / "kinds.csv").write_text(text((TEMP, LOAD, kinds)))
     common = ("run", "kinds.csv", "--label", "alarm", *RANGES)
     said = run(*common, code=2).err
-    assert "--learner linucb --set categories=alarm=A,B,..." in said
-    bandit = (*common, "--learner", "linucb", "--epsilon", 50)
-    assert "the public list of the classes" in run(*bandit, code=2).err
-    listed = run(*bandit, "--set", "categories=alarm=cold,mild,warm,hot").report
-    assert listed["domain"]["arms"] == 4
-    assert listed["nonprivate_records"]["shares"]["unknown_label"] == np.mean(stars == 5)
-    numbered = run("run", "stars.csv", *bandit[2:], "--range", "alarm=1:4").report
-    assert listed["private"] == numbered["private"]
+    assert "a run for each class" in said
+    listed = run(*common, "--set", "categories=alarm=cold,mild,warm,hot", code=2).err
+    assert "--positive VALUE for alarm, one class against all others" in listed
 
 
 def test_labels_that_begin_as_zero_and_one_are_held_to_it(run, place):
-    """A count that is small in the first thousand rows; and a class of a bandit."""
+    """A count that is small in the first thousand rows."""
     temp, load, alarm = sensors(1100)
     (place / "late.csv").write_text(text((temp, load, np.where(np.arange(1100) < 1050, alarm, 7))))
     common = ("run", "late.csv", "--label", "alarm", *RANGES)
-    for more in ((), ("--learner", "linucb")):
-        said = run(*common, *more, code=2).err
-        assert "late.csv, record 1051: the label 'alarm' is neither 0 nor 1" in said
+    said = run(*common, code=2).err
+    assert "late.csv, record 1051: the label 'alarm' is neither 0 nor 1" in said
 
 
 def test_a_positive_label_that_never_comes_is_no_event(run, loss, place):
@@ -402,34 +396,21 @@ def test_other_records_are_refused(run, begun, place, names, more, said):
     assert (place / "state").read_bytes() == before
 
 
-FAMILIES = {  # options of a first file, and others that are refused for a second
-    "linucb": (("--label", "alarm", *RANGES, "--range", "alarm=0:2"), ("--range", "alarm=1:3"),
-               "label range: (0.0, 2.0); not (1.0, 3.0)"),
-    "prefix-hedge": (("--set", "loss-range=0,40"), ("--set", "loss-range=0,50"), "range of 'temp'"),
-    "lipschitz": (("--label", "temp", "--range", "temp=0:40"),
-                  ("--label", "load", "--range", "load=0:40"),
-                  "columns: temp; not load"),
-    "noisy-ftrl": (("--label", "alarm", *RANGES, "--set", "categories=fan=1,2"),
-                   ("--set", "categories=fan=2,1"), "categories: fan=1,2; not fan=2,1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("learner", FAMILIES)
-def test_states_of_all_kinds_know_their_columns(run, place, learner):
-    """Reordered columns change no bit; other columns, ranges and classes are refused."""
-    first, other, said = FAMILIES[learner]
+def test_states_know_their_columns(run, place):
+    """Reordered columns change no bit; other columns, ranges and categories are refused."""
     fan = np.arange(ROWS) % 3
     names, columns = ["temp", "fan", "load", "alarm"], (TEMP, fan, LOAD, ALARM)
     (place / "h1.csv").write_text(text(columns, names))
     (place / "h2.csv").write_text(text(columns[::-1], names[::-1]))
-    features = () if learner == "lipschitz" else ("--features", "temp,fan,load")
-    ranges = ("--range", "fan=0:2") if learner == "linucb" else ()
-    run("run", "h1.csv", "--learner", learner, *first, *features, *ranges, "--epsilon", 9,
+    run("run", "h1.csv", "--learner", "noisy-ftrl", "--label", "alarm", *RANGES,
+        "--set", "categories=fan=1,2", "--features", "temp,fan,load", "--epsilon", 9,
         "--horizon", 3 * ROWS, "--checkpoint", "state")  # fmt: skip
     for name in ("twin", "again"):
         (place / name).touch(0o600)
         (place / name).write_bytes((place / "state").read_bytes())
-    assert said in run("run", "h1.csv", *other, "--checkpoint", "again", "--resume", code=2).err
+    other = ("--set", "categories=fan=2,1", "--checkpoint", "again", "--resume")
+    said = "categories: fan=1,2; not fan=2,1"
+    assert said in run("run", "h1.csv", *other, code=2).err
     assert (place / "again").read_bytes() == (place / "state").read_bytes()
     run("run", "h1.csv", "--checkpoint", "state", "--resume")
     run("run", "h2.csv", "--checkpoint", "twin", "--resume")
@@ -723,19 +704,3 @@ def test_line_breaks_in_quotes(loss, usual, place, break_):
     notes = ['"' + break_ + '"'] * ROWS
     (place / "notes.csv").write_text(text((TEMP, LOAD, ALARM, notes), [*NAMES, "note"]))
     assert loss("notes.csv", "--features", "temp,load") == usual
-
-
-def test_experts_of_whom_some_are_missing(run, place):
-    """A round counts if one expert's loss is there; rounds without any are no good rounds."""
-    table = [["", "0.5", "1.0"] if turn % 4 else ["", "", ""] for turn in range(ROWS)]
-    (place / "experts.csv").write_text(text(zip(*table, strict=True), ["a", "b", "c"]))
-    common = ("experts.csv", "--features", "b,c", "--learner", "prefix-hedge", "--epsilon", 50)
-    ran = run("run", *common)
-    assert ran.report["best_fixed"]["average_loss"] == pytest.approx(0.5)
-    assert ran.report["nonprivate_records"]["counted"] == ROWS - ROWS // 4
-    compared = run("compare", "experts.csv", "--features", "b,c", "--learners",
-                   "prefix-hedge", "--epsilons", 50)  # fmt: skip
-    assert f"over the {ROWS - ROWS // 4} of {ROWS} rounds" in compared.out
-    all_three = run("run", *common[:1], *common[3:], "--set", "missing=a=1", code=2).err
-    assert "takes losses" in all_three
-    assert "left out" in run("run", *common[:1], *common[3:]).err

@@ -5,21 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 
-import numpy as np
 import pytest
 
 from dpoco.evaluation import RunReport
 
 FILE = ("events.csv", "--label", "alarm", "--range", "0:10")
 QUICK = ("--set", "repeats=2", "--set", "seed=5", "--set", "figure=false")
-
-
-@pytest.fixture
-def losses(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = np.random.default_rng(3).uniform(0.0, 2.0, size=(300, 3)) * [0.4, 1.0, 1.0]
-    np.savetxt("losses.csv", rows, delimiter=",", header="a,b,c", comments="")
-    return rows
 
 
 @pytest.mark.parametrize("learner", ["polyhedral-frank-wolfe", "noisy-ftrl", "ctrl", "comw"])
@@ -31,26 +22,8 @@ def test_other_learners_of_records(table, tmp_path, learner, answer):
     assert report.best_fixed["average_loss"] < report.nonprivate.average_loss
 
 
-@pytest.mark.parametrize(
-    "learner",
-    ["prefix-hedge", "epoch-selector", "shift-detector", "oblivious-tracker", "batch-share"],
-)
-def test_learners_of_experts(losses, invoke, learner, report_of):
-    options = ("losses.csv", "--set", "loss-range=0,2", "--learner", learner)
-    result = invoke("run", *options, *QUICK, "--epsilon", 20, "--delta", 1e-4)
-    assert "300 rounds x 3 experts" in result.stdout
-    report = RunReport.from_dict(report_of())
-    assert report.best_fixed["decision"] == 0
-    assert report.best_fixed["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
-    assert report.best_constant["average_loss"] == pytest.approx(losses.mean(), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("learner", "columns"),
-    [("noisy-ftrl", FILE), ("prefix-hedge", ("events.csv",)), ("linucb", (*FILE, "--epsilon", 40))],
-)
-def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report_of):
-    common = ("run", *columns, *QUICK, "--learner", learner)
+def test_lines_of_progress_change_no_bit(table, invoke, report_of):
+    common = ("run", *FILE, *QUICK, "--learner", "noisy-ftrl")
     plain, told = (
         invoke(*common, "--out", "a"),
         invoke(*common, "--out", "b", "--set", "progress=true"),
@@ -145,16 +118,6 @@ def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_pat
     assert alone["rows"][0] == record["rows"][1]
     text = invoke(*common[:-1], "--learners", "comw", "--set", "figure=false").stdout
     assert f"{alone['rows'][0]['average_loss']:.4f}" in text
-
-
-def test_compare_of_experts(losses, invoke):
-    result = invoke(
-        "compare losses.csv --set loss-range=0,2 --learners prefix-hedge,batch-share",
-        "--epsilons 20 --set repeats=2 --set figure=false --json",
-    )
-    record = json.loads(result.stdout)
-    assert record["comparator"]["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
-    assert all(row["regret"] > 0.0 for row in record["rows"])
 
 
 def test_datasets_are_what_loaders_return(invoke, answer):

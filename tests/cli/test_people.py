@@ -75,11 +75,11 @@ def test_a_checkpoint_goes_on_with_the_same_rule_only(visits, invoke, refused):
 
 def test_streams_of_nobody_are_not_enforced_and_say_so(invoke, report_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    stream = ("pollsters", "--set", "repeats=1", "--set", "figure=false", "--set", "seed=1")
-    text = invoke("run", "--learner", "prefix-hedge", *stream, *RULE).stdout
+    stream = ("phishing", "--set", "repeats=1", "--set", "figure=false", "--set", "seed=1")
+    text = invoke("run", "--learner", "noisy-ftrl", *stream, *RULE).stdout
     assert "the rule is not enforced" in text
     assert report_of()["guarantee"]["person"] == [5, 3]
-    compared = ("compare", "--learners", "prefix-hedge,batch-share", "--epsilons", 4)
+    compared = ("compare", "--learners", "noisy-ftrl,tree-frank-wolfe", "--epsilons", 4)
     text = invoke(*compared, *stream, *RULE).stdout
     assert "the rule is not enforced" in text
     assert "all rounds of a person, at most 5" in text

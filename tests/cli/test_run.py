@@ -42,7 +42,7 @@ def test_json_schema(table, invoke, report_of):
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "noise", "private", "nonprivate", "best_fixed", "best_constant",
-        "curves", "versions", "timing", "first_round", "others", "rows",
+        "curves", "versions", "timing", "first_round", "rows",
         "nonprivate_records", "accuracy",
     }  # fmt: skip
     assert record["versions"]["dpoco"] == dpoco.__version__
@@ -339,8 +339,6 @@ def test_what_is_chosen_follows_the_problem(table, invoke, report_of):
         settings = report_of()["settings"]
         assert first in settings["chosen"]
         assert "expected regret" in settings["chosen"]
-    text = invoke("run", "pollsters", *common, "--set", "switches=3").stdout
-    assert "auto: dpoco.experts.WindowSelector, expected_shifts=3\n" in text
 
 
 def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
@@ -358,15 +356,11 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
     rows = {"skipped": 0, "played": 70, "beyond_horizon": 50}
     assert report_of()["rows"] == rows
     # Nothing is kept: rows that the caller's own --horizon leaves out are said, and no failure.
-    for more in ((), ("--learner", "sufficient-statistics", "--loss", "squared", "--range",
-                      "alarm=0:1"),
-                 ("--learner", "linucb"),
-                 ("--learner", "lipschitz", "--range", "alarm=0:1")):  # fmt: skip
-        scaled = () if "lipschitz" in more else ("--range", "0:10")
+    fit = ("--learner", "sufficient-statistics", "--loss", "squared", "--range", "alarm=0:1")
+    for more in ((), fit):
         result = invoke(
             "run",
-            *FILE[:3],
-            *scaled,
+            *FILE,
             "--horizon 100 --set seed=1",
             "--set figure=false --set repeats=1",
             *more,
@@ -405,6 +399,6 @@ def test_a_simulated_stream(answer, refused):
     for words, said in (
         (("shuttle",), "synthetic simulates a stream"),
         (("--loss", "logistic"), "synthetic needs --loss squared"),
-        (("--learner", "prefix-hedge"), "synthetic is for learners of records"),
+        (("--learner", "sufficient-statistics"), "synthetic is for learners of records"),
     ):
         assert said in refused("run", "--set", "synthetic=3000", *words)

@@ -198,7 +198,6 @@ def test_a_bundled_stream_that_is_not_there_is_probably_another(refused):
     [
         (),
         ("--loss", "squared", "--range", "alarm=0:1"),
-        ("--learner", "linucb"),
         ("--learner", "sufficient-statistics", "--loss", "squared", "--range", "alarm=0:1"),
     ],
 )

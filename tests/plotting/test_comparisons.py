@@ -81,12 +81,6 @@ def test_fits_are_drawn_where_they_have_a_number():
     assert line.get_ydata().tolist() == [2.0]
 
 
-def test_losses_of_bandits_are_said_to_miss_rewards():
-    comparator = {"name": "best", "average_loss": 0.25, "largest_reward": 1.0}
-    axes = plot_comparison(replace(COMPARISON, comparator=comparator), measure="average_loss")
-    assert axes.get_ylabel() == "average of 1 - reward"
-
-
 def test_bounds_and_other_measures_of_a_comparison():
     axes = plot_comparison(COMPARISON, bounds=True)
     dashed = [line for line in axes.get_lines() if line.get_label() == "proven, in expectation"]

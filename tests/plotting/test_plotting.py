@@ -12,10 +12,7 @@ from dpoco.datasets import Stream
 from dpoco.domains import LpBall
 from dpoco.evaluation import (
     best_fixed_decision,
-    class_rewards,
     compare_private,
-    game_of_arms,
-    game_of_experts,
     game_of_records,
     repeat,
 )
@@ -206,34 +203,3 @@ def test_importing_the_library_imports_nothing_heavy():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_comparators_of_a_report_have_the_names_it_gives_them():
-    losses = np.random.default_rng(1).uniform(size=(200, 3)) * [0.2, 1.0, 1.0]
-    game = game_of_experts(dpoco.experts.PrefixHedge, losses)
-    played = compare_private(game, dpoco.Budget(8.0, 1e-4), seed=1)
-    figure = plot_run_report(played)
-    left, right = figure.axes
-    for label, values in (
-        ("best expert", played.curves.best_fixed),
-        ("uniformly random expert", played.curves.best_constant),
-    ):
-        _, y = line(left, label)
-        assert y[-1] == pytest.approx(values[-1] / 200)
-    assert right.get_ylabel() == "regret against the best expert"
-    labels = [item.get_label() for item in right.get_lines()]
-    assert not any(label.startswith("best expert") for label in labels)
-    _, y = line(right, "uniformly random expert")
-    assert y[-1] == pytest.approx(played.curves.best_constant[-1] - played.curves.best_fixed[-1])
-    assert left.get_ylabel() == "average loss so far"
-
-
-def test_losses_of_a_bandit_are_what_its_rewards_miss():
-    contexts = np.column_stack([np.linspace(-1.0, 1.0, 100), np.ones(100)])
-    rewards = class_rewards(np.repeat([0.0, 1.0], 50), 2)
-    game = game_of_arms(dpoco.bandits.LinUCB, contexts, rewards, context_bound=1.5)
-    played = compare_private(game, dpoco.Budget(50.0, 1e-3), seed=1)
-    left, right = plot_run_report(played).axes
-    assert left.get_ylabel() == "average of 1 - reward so far"
-    said = " ".join(right.get_ylabel().split())
-    assert said == "regret against the least-squares linear policy"

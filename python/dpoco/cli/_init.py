@@ -136,7 +136,7 @@ def describe_columns(settings: Settings, table: Table) -> Fields:
     """Return the feature columns and all ranges by name; `ValueError` if a range is missing."""
     declared, kinds = Declaration.of(settings), table.kinds()
     columns = feature_columns(table, declared, kinds)
-    ask(table, declared, columns, kinds, "records", settings.loss)
+    ask(table, declared, columns, kinds, settings.loss)
     ranges = dict(declared.ranges)
     for name in columns:
         if declared.general is not None and kinds[name] != "text":

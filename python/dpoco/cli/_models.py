@@ -53,9 +53,6 @@ def publish_command(
         # The state names its class, and only the library's own classes are imported.
         learner = dpoco.load(state, key=state_key())
         saved = read_saved(learner, trust_columns)
-        # Arms, experts and points of a net are not coefficients of columns.
-        if saved is not None and saved.family != "records":
-            raise ValueError("only learners of labelled records have a decision that predicts")
         if earlier is not None:
             model = earlier.after(learner)
         elif saved is not None:

@@ -1,8 +1,4 @@
-"""From the settings of ``dpoco run`` and ``dpoco compare`` to games.
-
-The kind of rounds decides which game is played. Classes are the arms of bandits. For Lipschitz
-losses, a decision is a number that should be near the column's next value, or a point near the next
-values of two columns; the losses are those whose minimisers are quantiles and geometric medians.
+"""From the settings of ``dpoco run`` and ``dpoco compare`` to games of records and labels.
 
 Every default only depends on public quantities: the numbers of rounds and columns, and the loss.
 """
@@ -12,20 +8,17 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import datasets
 from dpoco._validation import (
     LARGEST_HORIZON,
     Fields,
-    FloatArray,
     choice,
     choose_name,
     positive_float,
@@ -35,8 +28,6 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import split
 from dpoco.cli._settings import (
     Settings,
-    parse_range,
-    read_list,
     read_options,
     read_participation,
     refuse_useless,
@@ -53,7 +44,7 @@ from dpoco.cli._tables import (
     unknown_columns,
 )
 from dpoco.datasets import Schema, Stream, Table
-from dpoco.domains import Box, LpBall
+from dpoco.domains import LpBall
 from dpoco.evaluation import games
 from dpoco.learners import Learner, learner_named
 from dpoco.learning.choice import UNKNOWN, UPDATES, choose
@@ -61,8 +52,14 @@ from dpoco.losses import HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.random import Source
 from dpoco.ranges import RangeFinder
 
-FAMILIES = ("records", "experts", "arms", "surface", "batch")
-STREAMS_OF_LOSSES = ("pollsters", "stocks")
+_TABLES = ("records", "batch")
+# Where learners of other data are played.
+_ELSEWHERE = {
+    "experts": "learner.run(losses) or dpoco.evaluation.play",
+    "arms": "learner.run(contexts, rewards) or dpoco.evaluation.play (live: dpoco serve)",
+    "surface": "learner.run(losses) or dpoco.evaluation.play (quantiles of a column: dpoco monitor "
+    "--quantiles)",
+}
 _AUTO = Learner("auto", "", "records", "the learner of the least expected regret", ball=2.0)
 _LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
@@ -71,11 +68,10 @@ _LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 _DECISION_LENGTH = {"logistic": 8.0, "squared": 1.0, "huber": 1.0}
 _USUAL = Settings()
 _OF_A_FILE = (
-    "features", "range", "loss_range", "header", "person", "positive", "categories",
+    "features", "range", "header", "person", "positive", "categories",
     "missing", "anonymous", "format", "encoding", "separator", "decimal", "skip_lines", "intercept",
 )  # fmt: skip
 _OFF = 2.0**80  # half-width of a column that is switched off
-_MOST_CLASSES = 4096  # the rewards are a table of rounds x classes
 
 
 @dataclass(frozen=True)
@@ -119,23 +115,27 @@ class Task:
         asked = self.asked.horizon
         return positive_int("horizon", rounds if asked is None else asked)
 
-    def describe(self, family: str, schema: Schema) -> Fields:
+    def describe(self, schema: Schema) -> Fields:
         """Return how records were read, for the state; `ValueError` if it differs."""
         if self.saved is not None:
             self.saved.check(schema)
-        own = {"family": family, "schema": schema.to_dict(), "person": self.asked.person}
+        own = {"schema": schema.to_dict(), "person": self.asked.person}
         return own if self.search is None else {**own, "search": self.search.to_dict()}
 
 
-def find_learners(
-    names: Sequence[str], families: Collection[str], asked: Settings
-) -> list[Learner]:
-    """Return learners by name; "auto" is for experts if the others or the settings are."""
-    found = [_AUTO if name == _AUTO.name else learner_named(name, families) for name in names]
-    of_experts = asked.loss_range is not None or asked.data in STREAMS_OF_LOSSES
-    of_experts = of_experts or any(entry.plays == "experts" for entry in found)
-    auto = replace(_AUTO, plays="experts") if of_experts else _AUTO
-    return [auto if entry is _AUTO else entry for entry in found]
+def find_learners(names: Sequence[str]) -> list[Learner]:
+    """Return learners of records by name; `ValueError` says where others are played."""
+    found = []
+    for name in names:
+        plays = (*_TABLES, *_ELSEWHERE)
+        entry = _AUTO if name == _AUTO.name else learner_named(name, plays)
+        if entry.plays in _ELSEWHERE:
+            raise ValueError(
+                f"{entry.name} does not learn from labelled records: in Python, use "
+                f"{_ELSEWHERE[entry.plays]}"
+            )
+        found.append(entry)
+    return found
 
 
 def make_games(
@@ -151,7 +151,7 @@ def make_games(
     Parameters
     ----------
     entries : sequence of Learner
-        Learners that all play records (or are one-time fits), experts, arms, or functions.
+        Learners of records, or one-time fits.
     asked : Settings
         The given settings.
     resumed : object
@@ -161,9 +161,6 @@ def make_games(
     searches : bool
         Whether undeclared ranges of records are searched privately in the first rows.
     """
-    families = {"records" if entry.plays == "batch" else entry.plays for entry in entries}
-    if len(families) > 1:
-        raise ValueError("learners of records, of experts and of arms have no stream in common")
     for entry in entries:
         refuse_useless(entry, asked)
     read_participation(asked)
@@ -182,18 +179,18 @@ def make_games(
         choose_name("file, nor bundled stream,", asked.data, tuple(datasets.BUNDLED))
     if not of_file and any(getattr(asked, name) != getattr(_USUAL, name) for name in _OF_A_FILE):
         raise ValueError("settings that describe a file need a FILE")
-    family, people = families.pop(), None
+    people = None
     task = Task(asked, Declaration.of(asked), resumed=resumed, saved=saved, searches=searches)
     if of_file:
         declared = task.declared
         if saved is not None:
             declared = declared.with_saved(saved.schema)
-            saved.check_names(family, declared)
+            saved.check_names(declared)
         task = replace(task, declared=declared, table=open_table(asked))
         if asked.person is not None and task.table is not None:
             people = datasets.read_people(task.table, asked.person, alone=asked.anonymous)
         task = replace(task, people=people)
-    found = _GAMES[family](entries, task)
+    found = _records(entries, task)
     for game in found:
         if not game.counted.any():
             raise ValueError(_nothing_known(game))
@@ -205,12 +202,10 @@ def make_games(
 
 def _nothing_known(game: games.Game) -> str:
     """Return why there is nothing to learn from: columns that every row lacks."""
-    lacking = []
-    if game.records is not None:
-        names = (*game.records.feature_names, "the label")
-        rows = np.column_stack([game.records.features, game.records.labels])
-        lacking = [name for name, cells in zip(names, rows.T, strict=True)
-                   if not np.isfinite(cells).any()]  # fmt: skip
+    names = (*game.records.feature_names, "the label")
+    rows = np.column_stack([game.records.features, game.records.labels])
+    lacking = [name for name, cells in zip(names, rows.T, strict=True)
+               if not np.isfinite(cells).any()]  # fmt: skip
     why = f": there is no value in {', '.join(lacking)}" if lacking else ""
     return (
         f"nothing can be learned from {game.stream['name']}, for every row has a missing value"
@@ -255,6 +250,11 @@ def _load_bundled(asked: Settings, loss: str) -> Stream:
             raise ValueError("synthetic needs --loss squared: it is a regression")
         return datasets.linear_regression_stream(asked.synthetic, 10, seed=0)
     if asked.data is not None:
+        if datasets.BUNDLED[asked.data].kind == "experts":
+            raise ValueError(
+                f"{asked.data} has losses of experts: in Python, dpoco.datasets.load_losses reads "
+                f"them for {_ELSEWHERE['experts']}"
+            )
         return datasets.load(asked.data)
     try:
         return datasets.load_shuttle()
@@ -262,22 +262,19 @@ def _load_bundled(asked: Settings, loss: str) -> Stream:
         return datasets.load_phishing()
 
 
-def _load_stream(family: str, task: Task) -> Stream:
+def _load_stream(task: Task) -> Stream:
     """Load the table as declared, or a bundled stream."""
     asked, table, declared = task.asked, task.table, task.declared
     loss = asked.loss
     # A bundled stream has its own public scaling.
     if table is None:
-        return _load_bundled(asked, "squared" if family == "arms" else loss)
+        return _load_bundled(asked, loss)
     kinds = table.kinds()
     columns = feature_columns(table, declared, kinds)
-    ask(table, declared, columns, kinds, family, loss, _no_search(task, columns, kinds))
-    task_name = "classification" if family == "arms" or loss == "logistic" else "regression"
-    told = declared.label_range or declared.positive or declared.label in declared.categories
-    if family == "arms":  # unchanged labels
-        declared = replace(declared, label_range=None)
+    ask(table, declared, columns, kinds, loss, _no_search(task, columns, kinds))
+    task_name = "classification" if loss == "logistic" else "regression"
     stream = load_stream(table, declared, columns, kinds, task_name, loss, asked.intercept)
-    if task_name == "classification" and not told:
+    if loss == "logistic" and not (declared.label_range or declared.positive):
         check_binary(stream.labels, table.title, str(declared.label))
     return stream
 
@@ -331,7 +328,7 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
     if not unknown or _no_search(task, columns, kinds):
         return replace(task, declared=declared), 0
     # We ask for everything else that is missing before the search spends its budget.
-    ask(table, replace(declared, general=(-1.0, 1.0)), columns, kinds, "records", asked.loss)
+    ask(table, replace(declared, general=(-1.0, 1.0)), columns, kinds, asked.loss)
     rows = table.select(unknown)
     finder = _finder(task, len(unknown), len(rows))
     first = finder.horizon
@@ -352,13 +349,12 @@ def _search_ranges(task: Task) -> tuple[Task, int]:
     return replace(task, declared=declared, search=finder.guarantee, finder=finder), first
 
 
-def _schema(stream: Stream, task: Task, label_range: tuple[float, float] | None = None) -> Schema:
-    """Return the schema of labelled records; `label_range` is for classes."""
+def _schema(stream: Stream, task: Task) -> Schema:
+    """Return the schema of labelled records."""
     names, label = stream.feature_names, task.asked.label or "label"
     if stream.transform is None:  # a simulated stream
         return Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
-    own = stream.schema(label)
-    return own if label_range is None else replace(own, label_range=label_range)
+    return stream.schema(label)
 
 
 def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBall, MarginLoss]:
@@ -400,8 +396,8 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     if any(entry.plays != "records" for entry in entries):  # a fit has no first rows
         task = replace(task, searches=False)
     task, searched = _search_ranges(task)
-    stream = _load_stream("records", task).drop(searched)
-    kept = task.describe("records", _schema(stream, task))
+    stream = _load_stream(task).drop(searched)
+    kept = task.describe(_schema(stream, task))
     covered = task.covered_rounds(len(stream) + searched)
     if task.saved is None and searched:
         # The guarantee covers all rows, but those of the search are not rounds of the learner.
@@ -438,166 +434,3 @@ def _dual_bound(length: float, domain: LpBall) -> float:
     if q >= 2.0:
         return min(longest, math.pow(longest, 2.0 / q))
     return longest * math.pow(d, 1.0 / q - 0.5)
-
-
-# ---- experts, arms, functions --------------------------------------------------------------------
-
-
-def _experts(entries: Sequence[Learner], task: Task) -> list[games.Game]:
-    table, between = task.table, task.asked.loss_range
-    span = (0.0, 1.0) if between is None else parse_range("--loss-range", between)
-    if table is None:
-        losses, facts = datasets.load_losses(task.asked.data or "pollsters")
-        wanted = list(facts["feature_names"])
-    else:
-        wanted = feature_columns(table, task.declared, table.kinds())
-        if len(wanted) < 2:
-            raise ValueError("losses must be at least two columns, one for each expert")
-        losses = table.select(wanted)
-        facts = _table_facts(table, "Losses of experts in", between or "0:1", wanted)
-    schema = Schema(tuple(wanted), (span,) * len(wanted), False, "regression", "")
-    more = {} if between is None else {"loss_range": span}
-    covered = task.covered_rounds(len(losses))
-    switches = int(task.asked.option.get("switches", 0))
-    shifts = {"switches": switches, "adversary": "shifting"} if switches else {}
-    found = []
-    for entry in entries:
-        entry, options, why = _choice(entry, losses.shape[1], covered, task, **shifts)
-        game = games.game_of_experts(
-            entry.load(), losses, horizon=covered, stream=facts, **options, **more
-        )
-        kept = task.describe("experts", schema)
-        found.append(replace(game, chosen=why, described=kept))
-    return found
-
-
-def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> Fields:
-    return {
-        "name": table.title,
-        "description": f"{about} {table.title}",
-        "scaling": f"declared range {between}, clipped",
-        "feature_names": columns,
-    }
-
-
-def _classes(declared: Declaration) -> tuple[int, int]:
-    """Return the first class and the last one."""
-    if declared.label in declared.categories:
-        return 0, len(declared.categories[declared.label]) - 1
-    low, high = declared.label_range or (0.0, 1.0)
-    if not (low.is_integer() and high.is_integer()):
-        raise ValueError(
-            "--range of the classes must be whole numbers: the first class and the last"
-        )
-    if high - low >= _MOST_CLASSES:
-        raise ValueError(f"--range names more than {_MOST_CLASSES} classes")
-    return int(low), int(high)
-
-
-def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
-    asked, declared = task.asked, task.declared
-    sparse = [entry.name == "high-dimensional-bandit" for entry in entries]
-    if asked.radius is not None and not any(sparse):
-        raise ValueError(f"{entries[0].name} has no radius: its coefficients are not in a ball")
-    low, high = _classes(declared)
-    stream = _load_stream("arms", task)
-    classes = None if stream.coding.positive else (float(low), float(high))
-    kept = task.describe("arms", _schema(stream, task, classes))
-    rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
-    # Labels in another unit, or with another first number, would teach nothing at all.
-    if not np.any(rewards == 1.0):
-        raise ValueError(
-            f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
-            "the last with --range"
-        )
-    unknown = np.isfinite(stream.labels) & ~np.any(rewards == 1.0, axis=1)
-    flags = {**stream.nonprivate_flags, "unknown_label": unknown}
-    facts = {
-        **replace(stream, task="classification").summary(),
-        "arms": rewards.shape[1],
-        "rewards": "1 for the arm of the label's class, 0 for the others; 1/2 if it is missing",
-    }
-    found = []
-    for entry, in_ball in zip(entries, sparse, strict=True):
-        options = read_options(entry, asked)
-        if not in_ball:
-            bound = _typical_length(stream)
-        else:
-            bound = 1.0  # for every entry
-            radius = 1.0 if asked.radius is None else asked.radius
-            options["domain"] = LpBall(stream.dimension, 1.0, radius)
-        given = asked.feature_bound
-        options["context_bound"] = bound if given is None else given
-        game = games.game_of_arms(
-            entry.load(), stream.features, rewards, horizon=task.covered_rounds(len(stream)),
-            stream=facts, nonprivate_flags=flags, **options,
-        )  # fmt: skip
-        found.append(replace(game, described=kept))
-    return found
-
-
-def _pinball(quantile: float, target: float, points: FloatArray) -> FloatArray:
-    """Return q (y - x) if x is too small, (1 - q) (x - y) if it is too large."""
-    short = target - points[:, 0]
-    loss: FloatArray = np.where(short > 0.0, quantile, quantile - 1.0) * short + 0.0
-    return loss
-
-
-def _distance(target: FloatArray, points: FloatArray) -> FloatArray:
-    """Return Euclidean distances."""
-    distance: FloatArray = np.sqrt(np.sum((points - target) ** 2, axis=1))
-    return distance
-
-
-def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
-    asked, table, declared = task.asked, task.table, task.declared
-    label, between = asked.label, declared.label_range or declared.general
-    wanted = None if label is None else read_list(label)
-    low, high = 0.0, 1.0
-    if table is None:
-        losses_, facts = datasets.load_losses(asked.data or "pollsters")
-        names = list(facts["feature_names"])
-        wanted = wanted or names[:1]
-        values = losses_[:, [names.index(choose_name("column", each, names)) for each in wanted]]
-        facts["feature_names"] = wanted
-    else:
-        if wanted is None or between is None:
-            raise ValueError("still needed: --label COLUMN and --range LOW:HIGH")
-        low, high = between
-        table.check(wanted)
-        values = table.select(wanted)
-        facts = _table_facts(table, "Values of", f"{low:g}:{high:g}", wanted)
-    if len(wanted) > 2 or len(set(wanted)) < len(wanted):
-        raise ValueError("--label must name one column, or two different ones")
-    flags: dict[str, NDArray[np.bool_]] = {
-        "missing": ~np.isfinite(values), "out_of_range": (values < low) | (values > high),
-    }  # fmt: skip
-    # Losses are Lipschitz for any target; decisions can reach targets in the box.
-    targets = np.clip(values, low, high)
-    if len(wanted) == 2:
-        if asked.quantile is not None:
-            raise ValueError(
-                "quantile needs one label column; for two columns the geometric median is learned"
-            )
-        losses = [partial(_distance, row) for row in targets]
-        slope, what = 1.0, "distance"
-    else:
-        q = 0.5 if asked.quantile is None else asked.quantile
-        if not 0.0 < q < 1.0:
-            raise ValueError("quantile must be between 0 and 1")
-        losses = [partial(_pinball, q, float(value)) for value in targets[:, 0]]
-        # The steeper of the two sides.
-        slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
-    domain = Box([low] * len(wanted), [high] * len(wanted))
-    schema = Schema(tuple(wanted), ((low, high),) * len(wanted), False, "regression", "")
-    found = []
-    for entry in entries:
-        game = games.game_of_functions(
-            losses, domain, lipschitz=slope, horizon=task.covered_rounds(len(losses)),
-            stream={**facts, "loss": what}, nonprivate_flags=flags, **read_options(entry, asked),
-        )  # fmt: skip
-        found.append(replace(game, described=task.describe("surface", schema)))
-    return found
-
-
-_GAMES = {"records": _records, "experts": _experts, "arms": _arms, "surface": _functions}

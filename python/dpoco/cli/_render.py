@@ -125,16 +125,10 @@ def is_fit(report: RunReport) -> bool:
 
 def _shape(report: RunReport) -> str:
     """Return the size of a stream."""
-    stream, arms = report.stream, report.domain.get("arms")
+    features = f"x {report.stream['dimension']} features"
     if is_fit(report):
-        return f"one fit to {report.rounds:,} records x {stream['dimension']} features"
-    shape = f"{report.rounds:,} rounds"
-    if "loss" in stream:  # of values that decisions should be near
-        shape += f", {stream['loss']}"
-    else:
-        kind = "experts" if report.domain.get("type") == "experts" else "features"
-        shape += f" x {stream['dimension']} {kind}"
-    shape += "" if arms is None else f", {arms} arms"
+        return f"one fit to {report.rounds:,} records {features}"
+    shape = f"{report.rounds:,} rounds {features}"
     return shape + (f", continued after round {report.first_round:,}" if report.first_round else "")
 
 
@@ -155,11 +149,8 @@ def _protection(report: RunReport) -> str:
 def _cost(report: RunReport) -> str:
     """Return the cost of privacy in words."""
     # Rounded as printed, so that "0.0000" is not called a cost.
-    price, unit = report.price_of_privacy, "loss a round"
-    if is_fit(report):
-        unit = "loss a record"
-    elif report.domain.get("arms"):
-        unit = "reward a round"
+    price = report.price_of_privacy
+    unit = "loss a record" if is_fit(report) else "loss a round"
     if round(price, 4) > 0.0:
         return f"Privacy costs {price:.4f} {unit}."
     if round(price, 4) == 0.0:
@@ -204,19 +195,15 @@ _MEASURES = {"error_rate": ("error rate", ".1%"), "auc": ("AUC", ".3f"), "r2": (
 
 def _table(report: RunReport, *, full: bool) -> Table:
     """Return the results of all players with the available measures; in full, with regret."""
-    arms = report.domain.get("type") == "policies"
-    # Losses are the largest reward minus the reward.
-    top, sign = (report.loss["reward_range"][1], -1.0) if arms else (0.0, 1.0)
     reached, count = report.accuracy, len(report.private.average_losses)
     measures = [name for name in _MEASURES if name in reached.get("private", {})]
     spread = [f"range of {count} runs"] if count > 1 else []
-    regrets = ["regret", *([] if arms else ["switches"])] if full else []
-    titles = ["average reward" if arms else "average loss", *spread]
-    made = table([""], [*titles, *(_MEASURES[name][0] for name in measures), *regrets])
+    regrets = ["regret", "switches"] if full else []
+    scores = [_MEASURES[name][0] for name in measures]
+    made = table([""], ["average loss", *spread, *scores, *regrets])
 
     def add(name: str, losses: Sequence[float], regret: float, switches: float) -> None:
-        values = [top + sign * loss for loss in losses]
-        cells = [_decimal(statistics.median(values)), *([_range(values)] if spread else [])]
+        cells = [_decimal(statistics.median(losses)), *([_range(losses)] if spread else [])]
         own = reached.get(name, {})
         cells += [format(own[each], _MEASURES[each][1]) if each in own else "" for each in measures]
         changes = [f"{round(regret):,}", f"{switches:,.0f}"]  # no "-0"
@@ -225,13 +212,9 @@ def _table(report: RunReport, *, full: bool) -> Table:
     for name, runs in (("private", report.private), ("without noise", report.nonprivate)):
         add(name, runs.average_losses, runs.regret, statistics.median(runs.switches))
     fixed = report.best_fixed
-    others = (
-        {"name": "best fixed decision", **fixed},
-        {"name": "best constant prediction", **report.best_constant},
-        *report.others,
-    )
-    for other in others:
-        add(other["name"], [other["average_loss"]], other["total_loss"] - fixed["total_loss"], 0)
+    others = {"best fixed decision": fixed, "best constant prediction": report.best_constant}
+    for name, other in others.items():
+        add(name, [other["average_loss"]], other["total_loss"] - fixed["total_loss"], 0)
     return made
 
 
@@ -246,16 +229,6 @@ def _say_comparators(report: RunReport) -> None:
         say("Losses of the released decision on the records of the fit, which saw all of them.")
     if report.first_round and not report.rows["skipped"]:
         say("Without noise: a learner that starts with these rows.")
-    if report.domain.get("arms") is not None:
-        say(
-            "Regret is against the least-squares policy, which is fitted to the rewards of all "
-            "arms in hindsight and need not be the best linear one."
-        )
-    if report.loss.get("type") == "Lipschitz losses":
-        say(
-            "Regret is against the best point of the learner's net; no decision is better by more "
-            f"than {report.best_fixed['gap']:.4g} a round."
-        )
 
 
 def _say_noise(report: RunReport) -> None:
@@ -281,8 +254,6 @@ def _range(values: Sequence[float]) -> str:
 def _say_stream(report: RunReport) -> None:
     stream = report.stream
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
-    if "rewards" in stream:
-        say(f"  rewards: {stream['rewards']}")
     if "chosen" in report.settings:
         say(f"  auto: {report.settings['chosen']}")
 
@@ -326,17 +297,12 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     if result.settings["chosen"]:
         say(f"  auto: {result.settings['chosen']}")
     say()
-    top = result.comparator.get("largest_reward")
     online = [row for row in result.rows if row.access == "online"]
     if online:
-        console().print(_rows(online, top, offline=False))
+        console().print(_rows(online, offline=False))
         say()
         value = result.comparator["average_loss"]
-        measure = "loss" if top is None else "reward"
-        say(
-            f"Regret is against the {result.comparator['name']}: average {measure} "
-            f"{value if top is None else top - value:.4f}."
-        )
+        say(f"Regret is against the {result.comparator['name']}: average loss {value:.4f}.")
     _say_counted(stream["rounds"], result.settings["counted"])
     beyond = {name: stream[name] for name in ("beyond_participation",) if name in stream}
     if beyond:
@@ -348,7 +314,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             "fitted to; no regret."
         )
         say()
-        console().print(_rows(fits, None, offline=True))
+        console().print(_rows(fits, offline=True))
         say()
         if not online:
             value = result.comparator["average_loss"]
@@ -366,12 +332,11 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     _say_files(files, full=True)
 
 
-def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) -> Table:
-    """Return the table of some rows; `top` is the largest reward if losses are of arms."""
-    measure = "average loss" if top is None else "average reward"
-    titles = ["epsilon", "delta", measure, "range"]
+def _rows(rows: Sequence[ComparisonRow], *, offline: bool) -> Table:
+    """Return the table of some rows."""
+    titles = ["epsilon", "delta", "average loss", "range"]
     if not offline:
-        titles += ["regret", *(["switches"] if top is None else [])]
+        titles += ["regret", "switches"]
     made = table(["learner"], titles)
     for row in rows:
         budget = row.budget
@@ -382,8 +347,7 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
         if row.average_loss is None:
             cells.append("refused")
         else:
-            values = [v if top is None else top - v for v in row.average_losses]
-            cells += [f"{statistics.median(values):.4f}", _range(values)]
+            cells += [f"{statistics.median(row.average_losses):.4f}", _range(row.average_losses)]
         if row.regret is not None:
             cells += [f"{row.regret:,.1f}", f"{statistics.median(row.switches):,.0f}"]
         # A refused learner has no numbers, so its row is filled up.

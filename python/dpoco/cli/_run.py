@@ -20,7 +20,7 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import behind_ranges
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
-from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, find_learners, make_games, split_budget
+from dpoco.cli._problem import find_learners, make_games, split_budget
 from dpoco.cli._render import (
     describe_drift,
     describe_loss,
@@ -97,8 +97,6 @@ def run(asked: Asked, _: Fields) -> None:
 
     dpoco run hour-2.csv --config dpoco.toml --resume
 
-    dpoco run visits.csv --label choice --range choice=1:4 --learner linucb
-
     dpoco run visits.csv --label paid --range 0:10 --rounds-per-person 10 --person user
     """
     settings = asked.settings
@@ -127,7 +125,7 @@ def _run(asked: Asked, out: Path, checkpoint: Path | None) -> None:
     if settings.synthetic is not None and "loss" not in asked.given:
         # The simulated stream is a regression.
         settings = replace(settings, loss="squared")
-    (entry,) = find_learners([settings.learner], FAMILIES, settings)
+    (entry,) = find_learners([settings.learner])
     if entry.plays == "batch" and checkpoint is not None:
         raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
     # The guarantee was stated for the horizon at its beginning.
@@ -163,8 +161,6 @@ def _play(
     game: Game, settings: Settings, checkpoint: Path | None, resumed: Any
 ) -> tuple[RunReport, list[dpoco.Model]]:
     """Return the report of a game, and the model that it released, if requested."""
-    if settings.decision is not None and game.records is None:
-        raise ValueError("--decision is for learners of records, whose decision predicts")
     if game.described is not None:
         game = replace(game, described={**game.described, "command": settings.to_report()})
     models: list[dpoco.Model] = []
@@ -194,7 +190,7 @@ def _play(
                 "covariance": describe_spread(getattr(player, "covariance", None)),
             }
         )
-        if settings.decision is not None and game.records is not None:
+        if settings.decision is not None:
             model = dpoco.Model.of(player, game.records, settings.label or "label")
             models.append(replace(model, guarantee=with_search(model.guarantee)))
 
@@ -267,13 +263,10 @@ def check_learned(report: RunReport) -> None:
         )  # fmt: skip
 
 
-_COMPARED = ("records", "batch", "experts", "arms")
-_RECORDS, _EXPERTS = "auto,tree-frank-wolfe,noisy-ftrl", "auto,prefix-hedge,batch-share"
 _COMPARE_FIELDS = [
     ("learners", Annotated[str | None, shell.option(
-        ..., "All of records (one-time fits too), all of experts or all bandits, as for dpoco "
-        "run. auto is chosen for the middle one of the budgets. [default: "
-        "auto,tree-frank-wolfe,noisy-ftrl; of experts auto,prefix-hedge,batch-share]",
+        ..., "As for dpoco run, one-time fits too. auto is chosen for the middle one of the "
+        "budgets. [default: auto,tree-frank-wolfe,noisy-ftrl]",
         metavar="NAME,NAME,...", panel=LEARNER,
     )], None),
     ("epsilons", Annotated[str | None, shell.option(
@@ -294,16 +287,14 @@ def compare(asked: Asked, values: Fields) -> None:
 
     dpoco compare --learners tree-frank-wolfe,noisy-ftrl --epsilons 1,4 --set seed=1
 
-    dpoco compare pollsters --learners prefix-hedge,batch-share,oblivious-tracker
-
-    dpoco compare shuttle --learners linucb,high-dimensional-bandit
+    dpoco compare shuttle --learners auto,noisy-newton
     """
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
-        usual = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
-        names, epsilons = values.get("learners", usual), values.get("epsilons", "0.5,1,2,4")
+        names = values.get("learners", "auto,tree-frank-wolfe,noisy-ftrl")
+        epsilons = values.get("epsilons", "0.5,1,2,4")
         named = [name.strip() for name in names.split(",")]
-        entries = find_learners(named, _COMPARED, settings)
+        entries = find_learners(named)
         # Games are stored by the learner's name, so with equal names one would be lost.
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
@@ -315,9 +306,8 @@ def compare(asked: Asked, values: Fields) -> None:
             raise ValueError("--out must be a directory")
         told = {**settings.to_report(), "learners": names, "epsilons": epsilons}
         # Losses are comparable only in the same ball; auto is chosen for the middle budget.
-        if entries[0].plays in ("records", "batch"):
-            settings = replace(settings, p=settings.p or 2.0)
-        if settings.data is None and entries[0].plays != "experts":
+        settings = replace(settings, p=settings.p or 2.0)
+        if settings.data is None:
             # A comparison plays many runs, so it uses the shorter of the bundled streams.
             settings = replace(settings, data="phishing")
         settings = replace(settings, epsilon=sizes[len(sizes) // 2])
@@ -344,11 +334,8 @@ def _compare(
     covered = given if settings.horizon is None else settings.horizon
     # A fit to rows beyond the horizon would see more than the learners it is compared with.
     rows = slice(min(covered, given))
-    # Experts and records have their comparators without a learner.
-    best = first.comparators(rows, None).fixed
+    best = first.comparators(rows).fixed
     comparator = {name: best[name] for name in ("total_loss", "average_loss")}
-    if "reward_range" in first.loss:
-        comparator["largest_reward"] = first.loss["reward_range"][1]
     rule = read_participation(settings)
     people = {} if rule is None else {"participation": rule.to_dict()}
     budgets = [Budget._over(size, settings.delta, covered) for size in sizes]
@@ -357,7 +344,7 @@ def _compare(
             {name: game.build for name, game in games.items()},
             tuple(column[rows] for column in first.data),
             budgets=[*budgets, *([None] if settings.baseline else [])],
-            comparator={"name": best.get("name", "best fixed decision"), **comparator},
+            comparator={"name": "best fixed decision", **comparator},
             repeats=5 if settings.repeats is None else settings.repeats,
             seed=settings.seed, progress=show,
             stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},

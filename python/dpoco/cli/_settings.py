@@ -66,24 +66,20 @@ class Settings:
         "Without data: simulate a regression of so many rounds.")  # fmt: skip
 
     label: str | None = setting(_COLUMNS, "COLUMN",
-        "What is learned: yes or no, 0 or 1, a number in --range, or with --positive any text. "
-        "Bandits: the class. lipschitz: a column, or two.")  # fmt: skip
+        "What is learned: yes or no, 0 or 1, a number in --range, or with --positive any "
+        "text.")  # fmt: skip
     positive: str | None = setting(_COLUMNS, "VALUE",
         "The label that is the event; any other is its opposite.")  # fmt: skip
     features: str | None = setting(_COLUMNS, "A,B,...",
-        "Columns to learn from, or the experts' losses. [default: all others that hold "
-        "something]")  # fmt: skip
+        "Columns to learn from. [default: all others that hold something]")  # fmt: skip
     range: tuple[str, ...] | None = setting(_COLUMNS, "COLUMN=LOW:HIGH",
         "Public range of a column, also of the label; repeatable. From knowledge, never from the "
         "records. LOW:HIGH alone is for all features.")  # fmt: skip
     categories: tuple[str, ...] | None = setting(_COLUMNS, "COLUMN=A,B,...",
-        "Public list of the categories of a column, each of which becomes a feature. Bandits: "
-        "also of the label.")  # fmt: skip
+        "Public list of the categories of a column, each of which becomes a feature.")  # fmt: skip
     missing: tuple[str, ...] | None = setting(_COLUMNS, "[COLUMN=]VALUE",
         "Public number for missing cells, or middle (of the range). [default: a row with a "
         "missing cell is an empty record]")  # fmt: skip
-    loss_range: str | None = setting(_COLUMNS, "LOW:HIGH",
-        "Public range of the losses of experts. [default: 0:1]")  # fmt: skip
     intercept: bool = setting(_COLUMNS, "", "Append a constant feature.", default=True)
     person: str | None = setting(_COLUMNS, "COLUMN",
         "Whose record a row is. Records beyond --rounds-per-person are played as empty "
@@ -116,17 +112,14 @@ class Settings:
         "Decisions lie in an l_p ball, 1 to inf. [default: 2; 1 for "
         "polyhedral-frank-wolfe]")  # fmt: skip
     radius: float | None = setting(LEARNER, "R",
-        "Of the ball; of high-dimensional-bandit, of an arm's l_1 ball. [default: Euclidean "
-        "length 8 for the logistic loss, 1 otherwise]")  # fmt: skip
+        "Of the ball. [default: Euclidean length 8 for the logistic loss, 1 "
+        "otherwise]")  # fmt: skip
     feature_bound: float | None = setting(LEARNER, "LENGTH",
-        "Longer records are shortened to this (after scaling; of high-dimensional-bandit, the "
-        "largest entry). [default: sqrt(columns / 3), where a column of categories counts as "
-        "three; 1]")  # fmt: skip
+        "Longer records are shortened to this (after scaling). [default: sqrt(columns / 3), where "
+        "a column of categories counts as three]")  # fmt: skip
     slope_bound: float | None = setting(LEARNER, "C",
         "Of the logistic loss that is learned from, 0.5 to 1, for noisy-ftrl and noisy-newton. "
         "[default: 1; of noisy-newton 0.5]")  # fmt: skip
-    quantile: float | None = setting(LEARNER, "Q",
-        "Of lipschitz: the quantile that is learned. [default: 0.5]")  # fmt: skip
     option: Mapping[str, Any] = setting(LEARNER, "",
         "Further options of the learner, as in dpoco plan LEARNER --help.",
         default=dict)  # fmt: skip
@@ -411,44 +404,17 @@ def settings_command(
     return shell.command(options, name, read, inspect.getdoc(act))
 
 
-# Settings that only some learners use.
-_ONLY = {
-    "synthetic": ("records", "learners of records"),
-    "loss_range": ("experts", "learners of experts"),
-    "quantile": ("surface", "lipschitz"),
-    "slope_bound": ("records", "learners of records"),
-}
-# Settings that learners without labelled records do not use, with the reason.
-_NOT_FOR = {
-    "experts": (
-        ("label", "range", "positive", "categories", "missing", "p", "intercept"), "takes losses",
-    ),
-    "arms": (("p", "loss"), "learns which class is right"),
-    "surface": (
-        ("features", "positive", "categories", "missing", "p", "radius", "feature_bound", "loss",
-         "intercept"),
-        "learns a number or a point near --label",
-    ),
-}  # fmt: skip
-_USUAL = Settings()
-
-
 def refuse_useless(entry: Learner, asked: Settings) -> None:
     """Raise for a setting that the learner does not use, or that auto may not use."""
     # An ignored setting would seem to have an effect, so it is refused.
-    typed = {name for name in OPTIONS if getattr(asked, name) != getattr(_USUAL, name)}
-    if entry.name == "auto" and asked.option.keys() - {"switches"}:
+    if entry.name == "auto" and asked.option:
         own = min(asked.option)
         # A misspelt setting gets a suggestion before it is treated as an option.
         choose_name("setting", own, (*OPTIONS, *SENTENCES))
         raise ValueError(f"{own} is an option of some learners: name one with --learner")
-    for name, (family, whose) in _ONLY.items():
-        if name in typed and entry.plays != family:
-            raise ValueError(f"{name.replace('_', '-')} is for {whose}")
-    names, reason = _NOT_FOR.get(entry.plays, ((), ""))
-    for name in names:
-        if name in typed:
-            raise ValueError(f"{entry.name} {reason}: no {name.replace('_', '-')}")
+    for name in ("synthetic", "slope_bound"):
+        if entry.plays == "batch" and getattr(asked, name) is not None:
+            raise ValueError(f"{name.replace('_', '-')} is for learners of records")
     if entry.name == "noisy-newton" and asked.loss == "squared":
         raise ValueError(f"{entry.name} needs --loss logistic or huber")
     if asked.positive is not None and asked.loss != "logistic":

@@ -100,7 +100,6 @@ class Declaration:
 class Saved:
     """How a saved learner read its records, and the options with which it began."""
 
-    family: str
     schema: Schema
     person: str | None
     command: Fields
@@ -115,17 +114,16 @@ class Saved:
         # A state may come from elsewhere, so any fault in it gives the same error.
         try:
             search = record.get("search")
-            return cls(record["family"], Schema.from_dict(record["schema"]), record["person"],
+            return cls(Schema.from_dict(record["schema"]), record["person"],
                        dict(record["command"]),
                        None if search is None else Guarantee.from_dict(search))  # fmt: skip
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StateError("state is corrupt: it describes no records") from None
 
-    def check_names(self, family: str, declared: Declaration) -> None:
+    def check_names(self, declared: Declaration) -> None:
         """Raise `ValueError` if options name columns that are not the learner's."""
         own = self.schema
         pairs = (
-            ("problem", self.family, family),
             ("person", self.person, declared.person),
             ("columns", ", ".join(own.columns), ", ".join(declared.features or ())),
             ("label", own.label or declared.label, declared.label),
@@ -230,7 +228,7 @@ def unknown_columns(
 
 def ask(
     table: Table, declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str],
-    family: str, loss: str, unsearched: str = "",
+    loss: str, unsearched: str = "",
 ) -> None:  # fmt: skip
     """Ask for everything that is missing at once; `ValueError` lists the columns.
 
@@ -247,7 +245,7 @@ def ask(
     if declared.label is None:
         missing.append("--label COLUMN, what is to be predicted")
     else:
-        missing += _about_label(declared, kinds[declared.label], family, loss)
+        missing += _about_label(declared, kinds[declared.label], loss)
     if texts:
         missing.append(
             f"--set categories=COLUMN=A,B,... for {', '.join(texts)}: public lists, from "
@@ -263,22 +261,13 @@ def ask(
         raise ValueError(f"the columns are {shown}. Still needed: {'; '.join(missing)}")
 
 
-def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> list[str]:
+def _about_label(declared: Declaration, kind: str, loss: str) -> list[str]:
     """Return what must be declared about the label."""
     label, ranged = declared.label, declared.label_range is not None
     if kind == "nothing":
         return [f"a --label that holds something: the first thousand rows of {label} do not"]
-    if family == "arms":
-        if label in declared.categories or declared.positive is not None:
-            return []
-        if kind == "text":
-            return [f"--set categories={label}=A,B,..., the public list of the classes"]
-        if kind == "numbers" and not ranged:
-            return [f"--range {label}=FIRST:LAST, the first class and the last, whole numbers"]
-        return []
     if label in declared.categories:
-        return [f"--positive VALUE for {label}, one class against all others (its list is for "
-                "bandits)"]  # fmt: skip
+        return [f"--positive VALUE for {label}, one class against all others, instead of its list"]
     if loss != "logistic":
         text = [f"a --label of numbers: {label} holds text"] if kind == "text" else []
         return text or ([] if ranged else [f"--range {label}=LOW:HIGH, the public range of the "
@@ -288,8 +277,7 @@ def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> li
     if kind == "text":
         return [
             f"--positive VALUE, the text in {label} that is the event; all others are its opposite "
-            "(for more than two classes: a run for each class, or --learner linucb --set "
-            f"categories={label}=A,B,...)"
+            "(for more than two classes: a run for each class)"
         ]
     if kind == "numbers":
         return [
@@ -366,8 +354,7 @@ def check_binary(labels: FloatArray, title: str, name: str) -> None:
         raise ValueError(
             f"{title}, record {int(np.argmax(odd)) + 1}: the label {name!r} is neither 0 nor 1, "
             f"nor yes or no. Say what its numbers are: a quantity (--loss squared --range {name}="
-            f"LOW:HIGH), a code (--positive VALUE), a share (--range {name}=LOW:HIGH), or of "
-            f"bandits the first class and the last (--range {name}=FIRST:LAST)"
+            f"LOW:HIGH), a code (--positive VALUE), or a share (--range {name}=LOW:HIGH)"
         )
 
 

@@ -39,15 +39,7 @@ from dpoco.evaluation._runs import (
     repeat,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
-from dpoco.evaluation.games import (
-    Comparators,
-    Game,
-    class_rewards,
-    game_of_arms,
-    game_of_experts,
-    game_of_functions,
-    game_of_records,
-)
+from dpoco.evaluation.games import Comparators, Game, game_of_records
 from dpoco.evaluation.playing import compare_private
 from dpoco.evaluation.reports import SCHEMA, Curves, PlayedRuns, RunReport
 
@@ -56,7 +48,7 @@ __all__ = ["COMPARISON_SCHEMA", "SCHEMA", "BestSequence", "Comparators", "Compar
            "Learner", "LoggedBandit", "OffPolicyEstimate", "PlayedRuns", "PrequentialResult",
            "ProgressBar", "ReplayResult", "RunReport", "SavedTrace", "SeedTree", "Snapshot",
            "best_constant_prediction", "best_expert", "best_fixed_decision",
-           "best_switching_sequence", "class_rewards", "compare", "compare_private", "game_of_arms",
-           "game_of_experts", "game_of_functions", "game_of_records", "interval_regret",
-           "kl_divergence", "load", "load_logged_bandit", "off_policy_value", "play", "prequential",
-           "repeat", "replay_log", "save", "suboptimality", "total_variation"]  # fmt: skip
+           "best_switching_sequence", "compare", "compare_private", "game_of_records",
+           "interval_regret", "kl_divergence", "load", "load_logged_bandit",
+           "off_policy_value", "play", "prequential", "repeat", "replay_log", "save",
+           "suboptimality", "total_variation"]  # fmt: skip

@@ -104,7 +104,7 @@ def compare_private(
     Parameters
     ----------
     game : Game
-        From `game_of_records`, `game_of_experts`, `game_of_arms` or `game_of_functions`.
+        From `game_of_records`.
     budget : Budget
         Budget of one run, or fit. Each repetition spends it again. With a participation, the budget
         covers all rounds of a person.
@@ -179,7 +179,7 @@ def compare_private(
 
     tell("comparators", 0, 1)
     # Before the runs, because snapshots state the regret so far.
-    compared = game.comparators(rows, learner)
+    compared = game.comparators(rows)
     fixed = np.cumsum(compared.fixed_losses)
     tell("comparators", 1, 1)
 
@@ -212,8 +212,6 @@ def compare_private(
     free_switches = int(np.count_nonzero(free.switches >= rows.start))
 
     def measure(losses: FloatArray) -> dict[str, float]:
-        if game.records is None:
-            return {}
         kind, labels = str(game.loss.get("type")), np.asarray(data[1], np.float64)
         return measure_run(kind, losses, compared.constant_losses, labels, counted)
 
@@ -256,7 +254,6 @@ def compare_private(
             "rounds_per_second": length * count / max(sum(seconds), 1e-9),
         },
         first_round=first,
-        others=compared.others,
         rows={"skipped": rows.start, "played": length, "beyond_horizon": given - rows.stop},
         nonprivate_records=records,
         accuracy={
@@ -316,7 +313,6 @@ def _play(
     parts = [slice(0, rounds)] if snapshot is None else running.doubling_parts(first, rounds)
     losses = np.empty(0)
     switches = 0
-    last: Any = None  # the decision before this part, if decisions are recorded
     try:
         for part in parts:
 
@@ -333,9 +329,6 @@ def _play(
             if getattr(trace, "_beyond", None) is not None:
                 beyond[part] = trace._beyond
             switches += len(trace.switches)
-            if running.keeps_decisions(learner):  # their traces miss a switch between parts
-                switches += int(last is not None and bool(np.any(trace.decisions[0] != last)))
-                last = trace.decisions[-1]
             if snapshot is not None:
                 seen = running.Snapshot(
                     round=first + len(losses),

@@ -250,8 +250,6 @@ class RunReport(Report):
         Seconds and rounds per second.
     first_round : int
         Number of rounds that the learner had played before (when continued from a checkpoint).
-    others : tuple of dict
-        Further players: ``name``, ``average_loss`` and ``total_loss``.
     rows : dict
         Numbers of rows of the stream: ``skipped`` as already played, ``played``, and
         ``beyond_horizon``, which were left out.
@@ -263,11 +261,6 @@ class RunReport(Report):
         Scores of every player on the counted records: ``error_rate`` and ``auc`` for yes-or-no
         labels, ``r2`` for the squared loss. For the private learner, they are medians over its
         runs.
-
-    Notes
-    -----
-    Losses of bandits are the largest declared reward minus the reward. In all reports except those
-    on records, `best_fixed` and `best_constant` have a ``name``.
     """
 
     schema: ClassVar[str] = SCHEMA
@@ -290,7 +283,6 @@ class RunReport(Report):
     best_constant: Fields
     curves: Curves
     first_round: int = 0
-    others: tuple[Fields, ...] = ()
     accuracy: Fields = field(default_factory=dict)
 
     def _about(self) -> str:

@@ -113,8 +113,6 @@ def plot_comparison(
         axes.axhline(0.0, color=drawing.GREY, linewidth=0.8, zorder=1)
     _name_places(axes, comparison, places)
     drawing.thousands(axes.yaxis)
-    if measure == "average_loss" and "largest_reward" in comparison.comparator:
-        words = f"average of {comparison.comparator['largest_reward']:g} - reward"
     return drawing.finish(axes, words.format(name=name))
 
 

@@ -166,8 +166,8 @@ def player_lines(
         return np.array(c.rounds), [
             Line(PRIVATE, np.array(c.private), *band),
             Line(NONPRIVATE, np.array(c.nonprivate)),
-            Line(runs.best_fixed.get("name", BEST_FIXED), np.array(c.best_fixed)),
-            Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
+            Line(BEST_FIXED, np.array(c.best_fixed)),
+            Line(BEST_CONSTANT, np.array(c.best_constant)),
         ]
     grouped = group_by_label(runs)
     # Repetitions are compared round by round, so a band needs runs of equal length.

@@ -65,10 +65,7 @@ def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | N
     shown = rounds >= rounds[-1] / 1000.0
     if all((line.middle[shown] > 0.0).all() for line in lines):
         drawing.log_scale(axes, lines, shown)
-    what = "loss"
-    if isinstance(runs, RunReport) and runs.domain.get("type") == "policies":
-        what = f"of {runs.loss['reward_range'][1]:g} - reward"  # the loss of a bandit
-    return drawing.finish(axes, f"average {what} so far")
+    return drawing.finish(axes, "average loss so far")
 
 
 def plot_regret(
@@ -88,7 +85,7 @@ def plot_regret(
     comparator : array_like of shape (d,), FixedDecision, BestSequence, or callable
         Comparator of the traces: anything that ``trace.regret`` takes, or a function of a trace
         that returns its cumulative regret, shape (T,). A report has its own comparator: the best
-        fixed decision, the best expert, or a linear policy. So does a comparison with a result of
+        fixed decision. So does a comparison with a result of
         `dpoco.evaluation.best_fixed_decision` or `best_expert`. Thin vertical lines mark the
         switches of a `BestSequence`, if they are few.
     bounds : mapping from label to float, optional
