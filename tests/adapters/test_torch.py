@@ -102,6 +102,33 @@ def test_a_batch_that_fails_halfway_is_not_added(monkeypatch):
     assert np.array_equal(own._total, once._total)
 
 
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_an_interrupt_leaves_no_hook_that_changes_the_model(when, monkeypatch):
+    """A hook that stayed cut the gradient of its layer off, in all later steps."""
+    model, batch = network(), examples()
+    own = training(model, budget=None)
+    expected = by_hand(network(), batch, 0.5) / 8
+    owner, name = {
+        "before": (nn.Module, "register_forward_hook"),
+        "behind": (torch.utils.hooks.RemovableHandle, "remove"),
+    }[when]
+    whole, calls = getattr(owner, name), []
+
+    def interrupt(*given, **more):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(*given, **more)
+
+    monkeypatch.setattr(owner, name, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        own.step(batch)
+    monkeypatch.undo()
+    assert own.round == 0
+    own.step(batch)
+    assert gradient(model) == pytest.approx(expected, abs=1e-6)
+
+
 def test_examples_of_an_interrupted_step_are_released_once(monkeypatch):
     own, (x, y) = training(network(), steps=3), examples()
     own.accumulate((x[:3], y[:3]))

@@ -440,16 +440,20 @@ def _hooks(
         def watch_output(
             layer: object, given: tuple[torch.Tensor, ...], named: Named, output: torch.Tensor
         ) -> torch.Tensor:
+            # An interrupt may leave a hook behind, which must not change what the model computes.
+            if not watching:
+                return output
             return watch(name, given[0] if given else named["input"], output)
 
         return watch_output
 
-    handles = [
-        layer.register_forward_hook(hook(name), with_kwargs=True) for name, layer in layers.items()
-    ]
+    watching, handles = True, []
     try:
+        for name, layer in layers.items():
+            handles.append(layer.register_forward_hook(hook(name), with_kwargs=True))
         yield
     finally:
+        watching = False
         for handle in handles:
             handle.remove()
 
