@@ -67,7 +67,8 @@ def planned(name):
     """Return a learner, and what builds it again from another plan."""
     own = named_subject(name).first
     given = {key: value for key, value in own._arguments.items() if key != "source"}
-    given |= {"numerics": "auto"} if "numerics" in given else {}
+    settled = {"numerics": "auto", "learning_rate": None}  # by the plan
+    given |= {key: settled[key] for key in settled.keys() & given.keys()}
     return own, lambda **changes: type(own)(**{**given, **changes})
 
 
@@ -97,6 +98,11 @@ def test_records_of_plans_and_guarantees_keep_every_bit(name):
     kinds = (type(plan.tuning), type(plan.forecast)) if isinstance(plan, Plan) else ()
     assert type(plan).from_dict(record, *(each for each in kinds if each is not NoneType)) == plan
     assert Guarantee.from_json(stated.to_json()) == stated
+    stated.verify()
+    if stated.private:
+        assert stated.description == own._mechanism
+        near = Neighbours(stated.change, stated.view)
+        assert stated.description.loss(near).epsilon(stated.delta) == stated.epsilon
 
 
 def louder(value):
@@ -108,6 +114,8 @@ def louder(value):
     changes = {each.name: louder(getattr(value, each.name)) for each in fields(value) if each.init}
     for scale in changes.keys() & {"scale", "threshold_scale", "query_scale"}:
         changes[scale] *= 0.5
+    if "learning_rate" in changes:  # of a mechanism that draws paths of experts
+        changes["learning_rate"] *= 2.0
     changes |= {key: type(changes[key])() for key in changes.keys() & {"grid", "limit"}}
     return replace(value, **changes)
 
@@ -118,14 +126,15 @@ def test_half_the_noise_is_half_the_privacy(name):
     own, build = planned(name)
     stated, plan = own.guarantee, own._plan
     total = plan.mechanism if isinstance(plan, Plan) else plan
-    if not stated.private or stated.epsilon == 0.0 or louder(total) == total:
+    budget = own._arguments["budget"]
+    if not stated.private or stated.epsilon == 0.0 or budget is None or louder(total) == total:
         return
     weak = replace(plan, mechanism=louder(total)) if isinstance(plan, Plan) else louder(plan)
     with pytest.raises(BudgetExceeded):
         build(plan=weak)
     spent = build(plan=weak, budget=None).guarantee
     if isinstance(total, GaussianSum):
-        near, budget = Neighbours(stated.change, stated.view), own._arguments["budget"]
+        near = Neighbours(stated.change, stated.view)
         by_hand = total.column(near) * total.summand.movement(near, total.order)
         by_hand *= total.summand.inflation(total.order) / total.scale
         assert by_hand * (1 - 1e-13) <= stated.mu <= by_hand * (1 + 1e-4)  # a lattice rounds

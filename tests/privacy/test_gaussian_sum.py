@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 import scipy
 
-import dpoco
-from dpoco import bandits, domains, experts, losses, mechanisms, oco
-from dpoco import frank_wolfe as fw
 from dpoco.accounting.continual_sum import SHIPPED
 from dpoco.privacy.losses.combined import NOTHING, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -33,7 +30,6 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import to_record
-from dpoco.random import Source
 
 NEAR, OTHERS = Neighbours(), Neighbours(view="others")
 VECTOR = ClippedVector(4, 3.0, 1.5, 1.75)
@@ -48,7 +44,6 @@ SUMMANDS = [
     ClippedVectors(4, 1.5, 1000),
     NetDifferences((2.0, 1.0), (5, 4), "grid_laplacian", 0.5),
 ]
-BUDGET = dpoco.Budget(1.0, 1e-6)
 
 
 def total(summand=VECTOR, factorisation=SHIPPED[1000], **more):
@@ -263,47 +258,6 @@ def test_two_records_added_in_doubles_cost_a_rounding():
     """A batch of one is exact; sums of two cost 2^-53 of the movement at least."""
     alone, pair = (on_grid(batch=batch, pushes=8).reach(NEAR) for batch in (1, 2))
     assert pair > alone
-
-
-def ball(d=5, p=2.0):
-    return domains.LpBall(dimension=d, p=p, radius=1.0)
-
-
-LEARNERS = [
-    lambda **k: oco.NoisyFTRL(ball(), losses.LogisticLoss(1.0), batch=3, **k),
-    lambda **k: oco.NoisyFTRL(ball(), losses.SquaredLoss(1.0, 1.0), statistics="quadratic", **k),
-    lambda **k: oco.NoisyFTRL(ball(), losses.CustomLoss(lipschitz=2.0, smoothness=1.0), **k),
-    lambda **k: fw.TreeFrankWolfe(ball(), losses.LinearLoss(1.0), relation="zero_out", **k),
-    lambda **k: experts.PrefixHedge(11, **k),
-    lambda **k: oco.LipschitzLearner(domains.Box([0.0], [1.0]), lipschitz=1.0, **k),
-    lambda **k: bandits.LinUCB(3, 4, **{"context_bound": 1.0, "reward_bound": 1.0, **k}),
-    lambda **k: bandits.HighDimensionalBandit(
-        3, ball(20, 1.0), arm_learner="tree", **{"context_bound": 1.0, "reward_bound": 1.0, **k}
-    ),
-    lambda **k: mechanisms.ContinualSum(4, norm=math.inf, **{"bound": 1.0, **k}),
-]
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.errors.NoiseDominatesWarning")
-@pytest.mark.parametrize("make", LEARNERS)
-def test_guarantees_are_what_descriptions_say(make):
-    learner = make(horizon=200, budget=BUDGET, source=Source.seeded(1))
-    mechanism, stated = learner._mechanism, learner.guarantee
-    loss = read_mechanism(json.loads(json.dumps(to_record(mechanism)))).loss(
-        Neighbours(stated.change, stated.view)
-    )
-    assert stated.mu == loss.ideal.mu
-    assert stated.truncation_mass == loss.mass
-    assert stated.epsilon == loss.epsilon(1e-6)
-    assert stated.delta_at(stated.epsilon) <= 1e-6
-    half = replace_scale(mechanism, 0.5)
-    assert half.loss(Neighbours(stated.change, stated.view)).epsilon(1e-6) > 1.9 * stated.epsilon
-
-
-def replace_scale(mechanism, factor):
-    if not isinstance(mechanism, GaussianSum):
-        return replace(mechanism, parts=tuple(replace_scale(p, factor) for p in mechanism.parts))
-    return replace(mechanism, scale=mechanism.scale * factor, grid=0.0, limit=0)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,6 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dpoco import Budget, BudgetExceeded
-from dpoco.domains import Box, LpBall
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, ShiftDetector
-from dpoco.frank_wolfe import PolyhedralFrankWolfe
-from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss
-from dpoco.mechanisms import AboveThreshold, NoisyMax
 from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms import read_mechanism
@@ -254,52 +248,3 @@ def test_a_part_is_found():
     assert whole.part(Selections) is SUMS
     assert whole.part(TrackerDraws) is None
     assert DRAWS.part(TrackerDraws) is DRAWS
-
-
-PURE = Budget(1.0, 0.0)
-LEARNERS = [
-    lambda: EpochSelector(5, horizon=100, budget=PURE),
-    lambda: EpochSelector(5, horizon=100, budget=Budget(1.0, 1e-6), selection="gumbel"),
-    lambda: ShiftDetector(5, horizon=100, budget=PURE),
-    lambda: ShiftDetector(5, horizon=100, budget=PURE, select_share=1.0),
-    lambda: ObliviousTracker(5, horizon=100, budget=Budget(1.0, 1e-6)),
-    lambda: BatchShare(5, horizon=100, budget=PURE),
-    lambda: BatchShare(5, horizon=100, budget=Budget(1.0, 1e-6), noise="gaussian"),
-    lambda: NoisyMax(5, horizon=9, budget=Budget(1.0, 1e-6), noise="laplace", sensitivity=1.0),
-    lambda: AboveThreshold(horizon=9, budget=PURE, alarms=2, sensitivity=1.0),
-    lambda: PolyhedralFrankWolfe(
-        LpBall(3, 1.0), LogisticLoss(1.0), horizon=50, budget=Budget(1.0, 1e-6)
-    ),
-    lambda: PolyhedralFrankWolfe(
-        Box([0.0, 0.0], [1.0, 2.0]), LinearLoss(1.0, gradient_bound_l2=0.5), horizon=50, budget=PURE
-    ),
-    lambda: PolyhedralFrankWolfe(
-        LpBall(3, 1.0), CustomLoss(lipschitz=2.0, smoothness=1.0), horizon=50,
-        budget=Budget(1.0, 1e-6), relation="zero_out",
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-@pytest.mark.parametrize("make", LEARNERS)
-def test_the_engine_and_the_certificate_have_one_mechanism(make):
-    """Half the scale in the description, with the parameters as they were: all of it is seen."""
-    learner = make()
-    mechanism = learner._mechanism
-    near = Neighbours(change=learner.guarantee.change)
-    delta = learner.guarantee.delta
-    assert learner.guarantee.epsilon == mechanism.loss(near).epsilon(delta)
-
-    def halved(part):
-        if isinstance(part, Parts):
-            return replace(part, parts=tuple(halved(each) for each in part.parts))
-        names = {"scale", "threshold_scale", "query_scale"} & {f.name for f in fields(part)}
-        if isinstance(part, BatchRelease):
-            return replace(part, scale=0.5 * part.scale, grid=0.5 * part.grid)
-        if isinstance(part, TrackerDraws):
-            return replace(part, learning_rate=2.0 * part.learning_rate)
-        return replace(part, **{name: 0.5 * getattr(part, name) for name in names})
-
-    louder = replace(learner.plan, mechanism=halved(mechanism))
-    with pytest.raises(BudgetExceeded):
-        type(learner)(**{**learner.get_params(), "plan": louder})
