@@ -37,7 +37,7 @@ MORE = [
              {"relation": "zero_out", "sum_method": "tree"}),
     Exercise(PolyhedralFrankWolfe, (VERTICES, LinearLoss(1.0)), {"batch": 3}),
     Exercise(NoisyFTRL, (BALL, SquaredLoss(1.0, 1.0)),
-             {"statistics": "quadratic", "running_loss": True}, odd=False),
+             {"statistics": "quadratic", "running_loss": True}),
     Exercise(NoisyNewton, (BALL, LogisticLoss(1.0)), {"half_life": 8.0}),
     Exercise(CoupledRegularizedLeader, (BALL, LogisticLoss(1.0)),
              changes={"block": 1, "cap": 8, "keep": Window(0.5, 0.3, 0.3)}),

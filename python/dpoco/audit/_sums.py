@@ -416,7 +416,7 @@ class Records(Sums):
             return np.array(learner._engine.leaf(decision, self._decisions[0], row, record[1]))
         own = clip_vector(row, loss.feature_bound, norm, loss.feature_bound_l2)
         label = float(np.clip(record[1], -loss.label_bound, loss.label_bound))
-        if not np.isfinite(record[1]):
+        if not (np.isfinite(record[1]) and np.isfinite(row).all()):
             own, label = np.zeros_like(row), 0.0
         moments = quadratic_statistics(own, summand.weight * label)
         if not isinstance(summand, MomentsAndLoss):
