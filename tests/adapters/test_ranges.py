@@ -248,3 +248,18 @@ def test_who_had_the_only_round_in_the_search_has_none_behind_it(classes):
     assert np.array_equal(fit(other).coef_, model.coef_)
     other[3001::2] = np.nan
     assert not np.array_equal(fit(other).coef_, model.coef_)
+
+
+def test_a_learner_that_was_saved_before_the_search_ended_knows_nobody(tmp_path):
+    rule = dpoco.Participation(rounds=1)
+    X, y = records(4000)
+    model = classifier(participation=rule, horizon=100_000, epsilon=2.0)
+    model.partial_fit(X[:1], y[:1], persons=[0])
+    model.learner_.save(tmp_path / "early")
+    model.partial_fit(X[1:], y[1:], persons=np.arange(1, 4000))
+    model.learner_.save(tmp_path / "late")
+    copied = pickle.loads(pickle.dumps(model))
+    with pytest.raises(dpoco.StateError, match="before the search"):
+        copied.bind(dpoco.load(tmp_path / "early"))
+    copied.bind(dpoco.load(tmp_path / "late"))
+    assert copied.learner_.round == model.learner_.round

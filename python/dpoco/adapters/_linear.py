@@ -761,6 +761,12 @@ class LinearModel:
             raise ValueError("the learner has another domain or loss than this model")
         if learner.get_params()["participation"] != self._terms["participation"]:
             raise ValueError("the learner has another participation than this model")
+        people: Participation | None = self._terms["participation"]
+        if self.problem.ranges is not None and people is not None and people.rounds == 1:
+            limiter = learner._limiter
+            # `RangeFinder.hand_over` has told every learner that was saved later.
+            if limiter is not None and limiter.is_new:
+                raise StateError("the learner was saved before the search for ranges ended")
 
     @property
     def _is_fresh(self) -> bool:

@@ -270,6 +270,11 @@ class Limiter:
         except ValueError as error:
             raise ValueError(f"participation cannot be enforced: {error}") from None
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has come yet."""
+        return self._people.people == 0
+
     def digests(self, persons: Persons, rounds: int | None = None) -> Digests:
         """Return 16 bytes for each of these people, or raise; the counters do not change.
 
