@@ -24,7 +24,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
 from pathlib import Path
@@ -87,11 +88,21 @@ def least(function: Callable[[float], float], low: float, high: float) -> float:
     return 0.5 * (low + high)
 
 
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Compute with so many bits for a while; older versions of flint have no such function."""
+    before, ctx.prec = ctx.prec, bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
 def rough(function: Callable[[float], arb]) -> Callable[[float], float]:
     """Return `function` in few bits, infinite where it is not a number."""
 
     def value(x: float) -> float:
-        with ctx.workprec(ROUGH):
+        with precision(ROUGH):
             result = float(function(x).mid())
         return result if math.isfinite(result) else math.inf
 
@@ -219,7 +230,7 @@ def invert_transform(transform: Callable[[Any], Any], mu: arb) -> arb:
         z = c + acb(0, 1) * u
         return transform(z) / (z * (z + 1)) / size
 
-    with ctx.workprec(128):
+    with precision(128):
         parts = acb.integral(integrand, 0, reach, rel_tol=arb(2) ** -50, abs_tol=arb(2) ** -70)
     rest = (-((mu * reach) ** 2) / 2).exp() / reach
     return size * (parts.real + rest.union(-rest)) / arb.pi()
