@@ -41,7 +41,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_selection(m);
   register_samplers(m);
   register_gibbs(m);
-  register_evaluation(m);
   register_experts(m);
   register_oblivious_tracker(m);
   register_shift_detector(m);

@@ -18,7 +18,6 @@ void register_mechanisms(py::module_& m);
 void register_selection(py::module_& m);
 void register_samplers(py::module_& m);
 void register_gibbs(py::module_& m);
-void register_evaluation(py::module_& m);
 void register_experts(py::module_& m);
 void register_oblivious_tracker(py::module_& m);
 void register_shift_detector(py::module_& m);

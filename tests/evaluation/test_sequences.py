@@ -72,7 +72,7 @@ def test_ties_are_broken_the_same_way_always():
 
 def test_long_games_agree_with_a_plain_program():
     generator = np.random.default_rng(0)
-    rounds, experts, limit = 3000, 7, 40  # enough switches to collect garbage on the way
+    rounds, experts, limit = 3000, 7, 40
     losses = generator.integers(0, 1025, (rounds, experts)) / 1024.0
     layers = np.tile(losses[0], (limit + 1, 1))
     for row in losses[1:]:
@@ -84,6 +84,13 @@ def test_long_games_agree_with_a_plain_program():
     assert np.array_equal(best.costs, layers.min(axis=1))
     assert best.total_loss == losses[np.arange(rounds), best.decisions].sum()
     assert len(best.switches) <= limit
+
+
+def test_sequences_may_switch_in_every_round():
+    losses = 1.0 - np.tile(np.eye(2), (300, 1))
+    best = best_switching_sequence(losses, 599)
+    assert best.total_loss == 0.0
+    assert np.array_equal(best.decisions, np.arange(600) % 2)
 
 
 def brute_force_interval(own, losses, allowance):
@@ -113,6 +120,11 @@ def test_interval_regret_is_that_of_every_interval_tried(allowance):
         assert interval_regret(own, losses, allowance=allowance) == pytest.approx(
             expected, abs=1e-12
         )
+
+
+def test_the_allowance_of_four_rounds_is_exact():
+    own, losses = [0, 1, 1, 1, 1, 0, 0, 0], np.zeros((8, 1))
+    assert [interval_regret(own, losses, allowance=c) for c in (0.0, 1.0, 10.0)] == [4.0, 2.0, 0.0]
 
 
 def test_whoever_is_never_worse_has_no_interval_regret():

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpoco import _core
 from dpoco._clipping import admitted_losses, checked_range, record_multipliers
 from dpoco._validation import (
     LARGEST_HORIZON,
@@ -338,10 +337,11 @@ def best_expert(losses: ArrayLike, *, loss_range: tuple[float, float] = (0.0, 1.
     ValueError, TypeError
         For wrong shapes or dtypes.
     """
-    best = best_switching_sequence(losses, 0, loss_range=loss_range)
-    return FixedExpert(
-        int(best.decisions[0]), best.total_loss, best.total_loss / len(best.decisions)
-    )
+    rows = _admitted_table(losses, loss_range)
+    # Round by round, as `best_switching_sequence` adds: `sum` may have other last digits.
+    totals = np.add.accumulate(rows)[-1]
+    decision = int(totals.argmin())
+    return FixedExpert(decision, float(totals[decision]), float(totals[decision]) / len(rows))
 
 
 def best_switching_sequence(
@@ -373,19 +373,57 @@ def best_switching_sequence(
 
     Notes
     -----
-    Dynamic programming over (switches so far, expert): at worst O(N S T) time and O(S (N + T))
-    memory. All limits are computed together: the costs are not convex in the limit, so a penalty
-    per switch would not find them all.
+    Dynamic programming over (switches so far, expert): O(N S T) time and O(S (N + T)) memory. All
+    limits are computed together: the costs are not convex in the limit, so a penalty per switch
+    would not find them all.
     """
     most = whole_number("switches", switches, 0, LARGEST_HORIZON)
     rows = _admitted_table(losses, loss_range)
     # More switches than gaps between rounds would cost time and change nothing.
     useful = min(most, len(rows) - 1)
-    costs, decisions = _core.best_switching_sequence(rows, useful)
+    costs, decisions = _least_costs(rows, useful)
     # Read-only, because `costs` and `decisions` belong together.
     for array in (costs, decisions):
         array.flags.writeable = False
     return BestSequence(decisions, float(costs[-1]), costs)
+
+
+def _least_costs(rows: FloatArray, switches: int) -> tuple[FloatArray, IntArray]:
+    """Return the least cost of each limit, and a sequence with the last cost and fewest switches.
+
+    For each expert j, layer c of `costs` has the least loss D of a sequence with at most c switches
+    that is with j now: D(c, j) <- l(j) + min(D(c, j), min_i D(c - 1, i)). Among equal choices it
+    stays rather than switches, and takes the lowest index.
+    """
+    rounds, experts = rows.shape
+    layers = np.arange(switches + 1)
+    costs = np.zeros((switches + 1, experts))
+    # The round in which the sequence behind each cost came to its expert.
+    starts = np.zeros(costs.shape, dtype=np.int32)
+    # The same for the best sequence of each layer after each round, and its expert. A sequence with
+    # c switches that comes to an expert in round t continues the best one of layer c - 1.
+    best_starts = np.empty((rounds, switches), dtype=np.int32)
+    best_experts = np.empty((rounds, switches), dtype=np.int32)
+    for t, row in enumerate(rows):
+        if t > 0:
+            least = costs[layers[:-1], best_experts[t - 1], np.newaxis]
+            np.copyto(starts[1:], t, where=least < costs[1:])
+            np.minimum(costs[1:], least, out=costs[1:])
+        costs += row
+        now = costs[:-1].argmin(axis=1)
+        best_experts[t] = now
+        best_starts[t] = starts[layers[:-1], now]
+
+    totals = costs.min(axis=1)
+    layer = int(np.argmax(totals == totals[-1]))
+    expert = costs[layer].argmin()
+    decisions = np.full(rounds, expert)
+    start = starts[layer, expert]
+    while start > 0:
+        layer, end = layer - 1, start
+        start = best_starts[end - 1, layer]
+        decisions[start:end] = best_experts[end - 1, layer]
+    return totals, decisions
 
 
 def interval_regret(
@@ -433,7 +471,18 @@ def interval_regret(
     rows = _admitted_table(losses, loss_range)
     low, high = checked_range(loss_range)
     own = admitted_losses(float_array("own_losses", own_losses, (len(rows),)), low, high)
-    return _core.interval_regret(own, rows, extra)
+    # The tangent of the allowance at w = root^2 is (allowance / 2) (root + w / root).
+    tangents = ((len(rows) - 1).bit_length() + 1) // 2 + 1 if extra > 0.0 else 1
+    roots = 2.0 ** np.arange(tangents)
+    tolls = 0.5 * extra / roots
+    # Kadane's rule for all tangents and experts, if every round costs its toll more.
+    ending = np.zeros((len(roots), rows.shape[1]))
+    largest = np.full_like(ending, -np.inf)
+    for row, loss in zip(rows, own, strict=True):
+        np.maximum(ending, 0.0, out=ending)
+        ending += (loss - tolls)[:, np.newaxis] - row
+        np.maximum(largest, ending, out=largest)
+    return max(0.0, float((largest.max(axis=1) - 0.5 * extra * roots).max()))
 
 
 def _admitted_table(losses: ArrayLike, loss_range: tuple[float, float]) -> FloatArray:
