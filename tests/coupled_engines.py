@@ -52,7 +52,7 @@ def _parts(
     """Return all that an engine takes but its claim, of settings that have no others."""
     flat = isinstance(domain, _core.Simplex) and not losses["unbounded"]
     bounds = unchecked(
-        _LOSSES, dimension=domain.dimension - flat,
+        _LOSSES, dimension=domain.center().size - flat,
         lipschitz=own["lipschitz"], smoothness=own["smoothness"],
     )  # fmt: skip
     mechanism = unchecked(

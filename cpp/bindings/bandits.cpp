@@ -170,7 +170,7 @@ void bind_sum(py::class_<Bandit, BanditLearner>& bandit, Released released) {
 
 void register_bandits(py::module_& m) {
   py::class_<BanditLearner> learner(m, "BanditLearner");
-  learner.def_property_readonly("arms", &BanditLearner::arms)
+  learner
       .def("decide",
            [](BanditLearner& self, std::uint64_t decided, Reals context) {
              expect_size(context, self.dimension(), "context");

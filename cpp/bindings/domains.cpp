@@ -59,7 +59,6 @@ py::tuple polytope_box(const Array& rows, const Array& bounds, const Array& cent
 
 void register_domains(py::module_& m) {
   py::class_<Domain, std::shared_ptr<Domain>>(m, "Domain")
-      .def_property_readonly("dimension", &Domain::dimension)
       .def("minimize_linear",
            [](const Domain& self, Reals g) {
              expect_point(self, g, "g");

@@ -51,7 +51,6 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
 void register_coupled_regularized_leader(py::module_& m) {
   py::class_<Engine, oco::CoupledLearner>(m, "CoupledRegularizedLeader")
       .def(py::init(&make_engine))
-      .def_property_readonly("grid", &Engine::grid)
       .def("nonprivate_log_ratio", &Engine::nonprivate_log_ratio)
       .def("nonprivate_solve", [](Engine& self, Reals z) {
         expect_size(z, static_cast<std::size_t>(self.intrinsic_dimension()), "u");

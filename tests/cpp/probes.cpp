@@ -144,8 +144,9 @@ void probe_samplers(py::module_& m) {
   m.def("fill_truncated_gamma", [](Source& source, double shape, double limit, RealsOut out) {
     for (double& each : out) each = samplers::truncated_gamma(source, shape, limit);
   });
-  m.def("log_normal_cdf", [](Reals x) { return map(x, &samplers::log_normal_cdf); });
-  m.def("log_normal_interval", &samplers::log_normal_interval);
+  m.def("log_normal_interval", [](double half_width, double mean) {
+    return samplers::log_normal_box({&half_width, 1}, {&mean, 1}, 1.0);
+  });
   m.def("log_gamma", &samplers::log_gamma);
   m.def("log_gamma_p", [](double a, Reals x) {
     const samplers::IncompleteGamma gamma(a);
@@ -247,6 +248,7 @@ void probe_learners(py::module_& m) {
     return u;
   };
   m.def("clip_width", &Leader::clip_width);
+  m.def("grid", &Leader::grid);
   m.def("residual", &Leader::nonprivate_residual);
   m.def("log_density", [=](Leader& leader, Reals u) {
     return leader.nonprivate_log_density(coordinates(leader, u));

@@ -103,7 +103,7 @@ def play(engine, mirror, stream, *, tolerance=1e-8):
     for t, loss in enumerate(stream.losses):
         np.testing.assert_allclose(engine.nonprivate_point(), mirror.point, atol=tolerance)
         np.testing.assert_allclose(
-            engine.decision(), mirror.decision(engine.grid), atol=10 * tolerance
+            engine.decision(), mirror.decision(probes.grid(engine)), atol=10 * tolerance
         )
         stream.feed(engine, t)
         if mirror.observe(loss):

@@ -125,6 +125,6 @@ def test_without_noise_the_leader_is_followed():
     engine, mirror, stream = pair(
         "logistic", "ball", coupling="scheduled", forced_switch=1.0, noise_scale=0.0
     )
-    assert engine.grid == 0.0
+    assert probes.grid(engine) == 0.0
     play(engine, mirror, stream)
     assert engine.variates_drawn() == [0] * 6

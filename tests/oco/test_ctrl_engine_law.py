@@ -137,7 +137,7 @@ def test_linear_losses_without_bounds_leave_a_gaussian():
             learner.observe_gradient(t, g)
         # Released: eta times the point, on a grid of 2^-12 noise scales.
         np.testing.assert_allclose(
-            learner.decision(), -0.5 * learner.nonprivate_point(), atol=learner.grid
+            learner.decision(), -0.5 * learner.nonprivate_point(), atol=probes.grid(learner)
         )
 
     y, kept = last_points(

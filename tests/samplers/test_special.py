@@ -18,43 +18,20 @@ def normal_interval(a, b):
     return mpmath.log1p(-(mpmath.erfc(-a / root) + mpmath.erfc(b / root)) / 2)
 
 
-def test_log_normal_cdf():
-    generator = np.random.default_rng(1)
-    x = np.concatenate(
-        [
-            generator.uniform(-10, 10, 200),
-            -(10 ** generator.uniform(0, 4, 50)),
-            generator.uniform(8, 36, 50),
-            10 ** generator.uniform(-12, 0, 30) * generator.choice([-1, 1], 30),
-        ]
-    )
-    got = probes.log_normal_cdf(x)
-    with mpmath.workdps(40):
-        for each, value in zip(x, got, strict=True):
-            tail = mpmath.erfc(abs(mpmath.mpf(each)) / mpmath.sqrt(2)) / 2
-            want = mpmath.log1p(-tail) if each > 0 else mpmath.log(tail)
-            assert relative(value, want) < 1.5e-13, each
-    ends = probes.log_normal_cdf(np.array([-np.inf, 0.0, np.inf, -1e120]))
-    assert ends[0] == -np.inf
-    assert ends[1] == pytest.approx(np.log(0.5), rel=1e-15)
-    assert ends[2] == 0.0
-    assert ends[3] == pytest.approx(-0.5e240, rel=1e-12)
-
-
 def test_log_normal_interval():
     generator = np.random.default_rng(2)
     with mpmath.workdps(60):
         for _ in range(1500):
-            a = generator.normal() * 10 ** generator.uniform(-3, 2.5)
-            b = a + 10 ** generator.uniform(-10, 3)
-            low, high = (a, b) if a + b >= 0 else (-b, -a)
-            want = normal_interval(mpmath.mpf(low), mpmath.mpf(high))
+            low = generator.normal() * 10 ** generator.uniform(-3, 2.5)
+            high = low + 10 ** generator.uniform(-10, 3)
+            h, m = 0.5 * (high - low), 0.5 * (low + high)
+            near, far = mpmath.mpf(abs(m)) - h, mpmath.mpf(abs(m)) + h
+            want = normal_interval(near, far)
             if abs(want) > 1e-280:
-                assert relative(probes.log_normal_interval(a, b), want) < 1e-13, (a, b)
-    assert probes.log_normal_interval(-np.inf, np.inf) == 0.0
-    assert probes.log_normal_interval(1.0, 1.0) == -np.inf
-    tail = probes.log_normal_interval(2.0, np.inf)
-    assert tail == probes.log_normal_cdf(np.array([-2.0]))[0]
+                # The nearer end is a difference of doubles: its rounding, times the relative slope.
+                slope = 2.0 / near if near > 1.0 else abs(near) + 1.0
+                allowed = 1e-13 + 2.0**-53 * far * slope
+                assert relative(probes.log_normal_interval(h, m), want) < allowed, (h, m)
 
 
 @pytest.mark.parametrize("a", [0.5, 1.0, 1.5, 4.5, 9.5, 10.0, 49.5, 499.5])

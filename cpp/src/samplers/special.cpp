@@ -70,31 +70,6 @@ double narrow_interval(double a, double length) {
 
 }  // namespace
 
-double log_normal_cdf(double x) {
-  if (std::isnan(x)) return x;
-  if (x == kInfinity) return 0.0;
-  if (x >= 0.0) {
-    return elementary::log1p(-kInverseSqrtTwoPi * elementary::exp(-0.5 * x * x) * mills_ratio(x));
-  }
-  if (x == -kInfinity) return -kInfinity;
-  return -0.5 * x * x - kLogSqrtTwoPi + elementary::log(mills_ratio(-x));
-}
-
-double log_normal_interval(double a, double b) {
-  if (std::isnan(a) || std::isnan(b)) return a + b;
-  if (!(a < b)) return -kInfinity;
-  if (a == -kInfinity) return log_normal_cdf(b);
-  if (b == kInfinity) return log_normal_cdf(-a);
-  const bool flip = a + b < 0.0;
-  const double low = flip ? -b : a;
-  const double high = flip ? -a : b;
-  const double length = b - a;
-  const double exponent = 0.5 * length * (a + b < 0.0 ? -(a + b) : a + b);
-  if (is_narrow(low, length, exponent)) return narrow_interval(low, length);
-  const Interval wide = wide_interval(low, high, exponent);
-  return wide.offset + elementary::log1p(wide.excess);
-}
-
 double log_normal_box(std::span<const double> half_widths, std::span<const double> means,
                       double scale) {
   assert(half_widths.size() == means.size());

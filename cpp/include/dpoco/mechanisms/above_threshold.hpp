@@ -28,7 +28,6 @@ class AboveThreshold {
 
   const AboveThresholdSettings& settings() const noexcept { return settings_; }
   bool armed() const noexcept { return left_ > 0; }
-  std::uint64_t alarms_left() const noexcept { return left_; }
 
   // Draws fresh threshold noise: one variate.
   void arm(random::Source& source);

@@ -63,15 +63,9 @@ class CompensatedSum {
   double rest_ = 0.0;
 };
 
-// ln Phi(x) for any x; -infinity and 0 at the ends.
-double log_normal_cdf(double x);
-
-// ln(Phi(b) - Phi(a)) for a < b, either of which may be infinite. Accurate in both tails and for
-// intervals of any length. The ln of a probability near 1 keeps its relative accuracy.
-double log_normal_interval(double a, double b);
-
-// sum_i ln(Phi((h_i - m_i)/s) - Phi((-h_i - m_i)/s)): the same for n intervals [-h_i, h_i] with a
-// common scale, in passes that vectorise. Accuracy: docs/privacy/gibbs_draws.md.
+// sum_i ln(Phi((h_i - m_i)/s) - Phi((-h_i - m_i)/s)): the masses of n intervals [-h_i, h_i] with a
+// common scale, in passes that vectorise. Accurate in both tails and for intervals of any length.
+// The ln of a probability near 1 keeps its relative accuracy (docs/privacy/gibbs_draws.md).
 double log_normal_box(std::span<const double> half_widths, std::span<const double> means,
                       double scale);
 
