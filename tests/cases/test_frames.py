@@ -367,7 +367,10 @@ def test_only_steps_that_learn_are_warned_of(step):
 
 
 def test_rivers_encoders_with_listed_categories_are_no_steps_that_learn(recwarn):
-    listed = river.preprocessing.OneHotEncoder(categories={"fan": {"low", "high"}})
+    try:
+        listed = river.preprocessing.OneHotEncoder(categories={"fan": {"low", "high"}})
+    except TypeError:
+        pytest.skip("encoders of this version of river have no categories")
     model = PrivateClassifier(("fan_low",), horizon=90, budget=BUDGET, feature_bound=1.0)
     river.compose.Pipeline(listed, model).learn_one({"fan": "low"}, True)
     assert not [each for each in recwarn if "private estimator" in str(each.message)]

@@ -159,7 +159,7 @@ def test_the_recipes_are_of_river(tmp_path, monkeypatch):
     datasets = pytest.importorskip("river.datasets")
     with pytest.raises(ValueError, match="did you mean"):
         from_river("Bike")
-    if not hasattr(datasets, "HTTP"):
+    if not hasattr(datasets, "CriteoAds"):
         pytest.skip("this version of river has no such data")
     taken = []
     copy = tmp_path / "kdd99_http.csv"
