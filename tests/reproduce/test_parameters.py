@@ -6,6 +6,7 @@ import inspect
 import json
 
 import pytest
+from bench.regret_tables import RegretTableEntry, format_regret
 from tests.published import FUNCTIONS, accountant_for, built, planned
 
 import dpoco
@@ -151,8 +152,8 @@ def test_arguments_of_papers_are_checked():
 
 def test_tables_show_horizons_and_names_as_they_are():
     entries = [tables.NoiseTableEntry(n, 1.0, 2.0, 3.0, 0.5) for n in (15_000, 10_000)]
-    regret = [tables.RegretTableEntry(n, 2, *[0.5] * 6) for n in (15_000, 20_000)]
-    rows = tables.format_markdown(regret).splitlines()[2:]
+    regret = [RegretTableEntry(n, 2, *[0.5] * 6) for n in (15_000, 20_000)]
+    rows = format_regret(regret).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in rows] == ["15000", "2e4"]
     assert "| 15000 |" in tables.format_markdown(entries)
     assert tables.text_table([["name"], ["a|b"]]).splitlines()[-1] == r"| a\|b |"
