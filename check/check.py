@@ -1,22 +1,27 @@
-"""Prove in ball arithmetic what certificates state: delta(epsilon) <= delta, from descriptions.
+"""Prove in ball arithmetic, from descriptions, what certificates state: delta(epsilon) <= delta.
 
     python check/check.py certificate.json ...       or: dpoco verify --independent certificate.json
 
-A file holds one guarantee as JSON, or a list of them. For each, norms of columns, sensitivities,
-tails and the privacy loss are derived from the description of what was enforced and drawn, and so
-are unit, arithmetic and promises; all other fields must agree with them; and the curve is
-evaluated by another route than the library's, in intervals that contain the exact value. "proved"
-is an inequality of such intervals. A statement that is stronger is "not proved", with the least
-delta that could be; one that no formula here is about is "not covered". "only if" is proved, but
-rests on a promise that nothing enforces; "not protected" is void as configured: seeded noise, or
-an infinite epsilon. Words of the issuer, which are not derived, are not printed.
+A file holds one guarantee as JSON, or a list of guarantees. For each of them, this program derives
+column norms, sensitivities, tails, the privacy loss, the unit, the arithmetic and the promises from
+the description of what was enforced and drawn. All other fields must agree with the results. It
+evaluates the privacy curve in another way than the library does, in intervals that contain the
+exact value. The verdicts are:
 
-Exit status: 0 everything proved and enforced, 1 something not proved or not covered, 2 not a
-certificate, 5 something only if a promise is kept, 6 something not protected.
+* "proved": the inequality holds for these intervals.
+* "not proved": the statement is stronger than what follows; the least provable delta is printed.
+* "not covered": no formula in this file applies.
+* "only if": the statement is proved, but rests on a promise that nothing enforces.
+* "NOT PROTECTED": the noise is seeded, or epsilon is infinite.
 
-Written from the pages in ``docs/privacy``, not from the code: this file imports nothing of dpoco,
-and takes its formulas from nowhere else. Orders and tilts are searched in rough arithmetic; only
-the last evaluation counts.
+Texts of the issuer that cannot be derived are not printed.
+
+Exit status: 0 everything is proved and enforced, 1 something is not proved or not covered, 2 a file
+is not a certificate, 5 something holds only if a promise is kept, 6 something is not protected.
+
+The formulas come from the pages in ``docs/privacy`` and not from the library's code, and this file
+imports nothing of dpoco. Rough arithmetic searches for orders and tilts; only the last evaluation
+counts.
 """
 
 from __future__ import annotations
@@ -34,9 +39,9 @@ from typing import Any, NamedTuple
 
 from flint import acb, arb, ctx
 
-BITS, ROUGH = 256, 64  # of a proof, and of a search
+BITS, ROUGH = 256, 64  # precision of proofs, and of searches
 NEVER = arb("+inf")
-DIGITS = 1e-12  # relative: to these, stated numbers are those that follow
+DIGITS = 1e-12  # relative tolerance between stated and derived numbers
 Curve = Callable[[float], arb]
 Moments = Callable[[arb], arb]  # order -> log E_Q (dP/dQ)^order
 Record = dict[str, Any]
@@ -44,15 +49,15 @@ Groups = list[tuple[int, arb, arb, arb]]
 
 
 class MalformedError(ValueError):
-    """It is no certificate, or not one that this file can read."""
+    """Raised for files that are no certificates, or none that this program can read."""
 
 
 class NotCoveredError(Exception):
-    """Nothing here is about such a description."""
+    """Raised for descriptions to which no formula in this file applies."""
 
 
 class Known(NamedTuple):
-    """A loss as far as it is known: its curve, and its cost in each currency."""
+    """The known bounds on a privacy loss: curve, GDP, zCDP, pure epsilon and log moments."""
 
     curve: Curve
     mu: arb = NEVER
@@ -65,12 +70,12 @@ class Known(NamedTuple):
 
 
 def normal(x: arb) -> arb:
-    """Return the normal distribution function."""
+    """Return the distribution function of the standard normal law."""
     return (-x / arb(2).sqrt()).erfc() / 2
 
 
 def gaussian(epsilon: arb, mu: arb) -> arb:
-    """Return delta at any real epsilon (gaussian.md, Theorem 1)."""
+    """Return delta of mu-GDP at any real epsilon (gaussian.md, Theorem 1)."""
     if mu == 0:
         return arb(0) if epsilon >= 0 else -epsilon.expm1()
     return normal(mu / 2 - epsilon / mu) - epsilon.exp() * normal(-mu / 2 - epsilon / mu)
@@ -80,7 +85,7 @@ def gaussian(epsilon: arb, mu: arb) -> arb:
 
 
 def least(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return about where a function of one minimum is least on [low, high]."""
+    """Return an approximate minimiser on [low, high] of a function with one minimum."""
     for _ in range(45):
         third = (high - low) / 3.0
         falls = function(low + third) < function(high - third)
@@ -90,7 +95,7 @@ def least(function: Callable[[float], float], low: float, high: float) -> float:
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Compute with so many bits for a while; older versions of flint have no such function."""
+    """Compute with this many bits inside a `with` block, with any version of flint."""
     before, ctx.prec = ctx.prec, bits
     try:
         yield
@@ -99,7 +104,7 @@ def precision(bits: int) -> Iterator[None]:
 
 
 def rough(function: Callable[[float], arb]) -> Callable[[float], float]:
-    """Return `function` in few bits, infinite where it is not a number."""
+    """Return `function` evaluated in few bits, and infinity if the result is not finite."""
 
     def value(x: float) -> float:
         with precision(ROUGH):
@@ -110,7 +115,7 @@ def rough(function: Callable[[float], arb]) -> Callable[[float], float]:
 
 
 def convert_moments(moments: Moments, epsilon: float, largest: float = math.inf) -> arb:
-    """Return the delta that log moments prove (gaussian.md, Theorem 4), at the best order.
+    """Return the least delta over all orders that log moments prove (gaussian.md, Theorem 4).
 
     `largest` is the supremum of order - 1.
     """
@@ -124,26 +129,26 @@ def convert_moments(moments: Moments, epsilon: float, largest: float = math.inf)
 
 
 def bell(record: Record) -> Known:
-    """Return what mu-GDP says (gaussian.md)."""
+    """Return the bounds of mu-GDP (gaussian.md)."""
     mu = record["mu"]
     rho = mu * mu / 2
     return Known(lambda e: gaussian(arb(e), mu), mu, rho, moments=lambda a: a * (a - 1) * rho)
 
 
 def zcdp_loss(record: Record) -> Known:
-    """Return what rho-zCDP says (gaussian.md)."""
+    """Return the bounds of rho-zCDP (gaussian.md)."""
     rho = record["rho"]
     return Known(lambda e: ways(e, rho=rho), rho=rho, moments=lambda a: a * (a - 1) * rho)
 
 
 def sure(record: Record) -> Known:
-    """Return what pure privacy says (pure.md)."""
+    """Return the bounds of pure differential privacy (pure.md)."""
     total = record["epsilon"]
     return Known(lambda e: pure(e, total), pure=total, moments=lambda a: pure_moment(a, total))
 
 
 def pure(epsilon: float, total: arb) -> arb:
-    """Return the delta of pure privacy: that of a randomised response."""
+    """Return delta of pure privacy `total`, which is that of a randomised response."""
     left = (1 - (epsilon - total).exp()) / (1 + (-total).exp())
     return arb(0) if arb(epsilon) >= total else left
 
@@ -162,12 +167,12 @@ def ways(epsilon: float, total: arb = NEVER, rho: arb = NEVER, moments: Any = No
 
 
 def coin_moment(order: arb, forced: arb, factor: arb, behind: Any = 0) -> arb:
-    """Return the log moment of two coins, the larger of both directions.
+    """Return the log moment between two coins, the larger of both directions.
 
-    One stays with probability 1 - `forced`, the other with `factor` of that. `behind` is the log
-    moment of what is told where a coin does not stay.
+    One coin says "stay" with probability 1 - `forced`, the other with `factor` times that.
+    `behind` is the log moment of what is released after a coin that does not say "stay".
     """
-    # Written so that no small probability is what is left of 1, in few bits neither.
+    # No small probability is computed as a difference from 1, which would lose its digits.
     one, other = (forced, 1 - forced), (forced + (1 - forced) * (1 - factor), (1 - forced) * factor)
 
     def moment(x: tuple[arb, arb], y: tuple[arb, arb]) -> arb:
@@ -178,9 +183,9 @@ def coin_moment(order: arb, forced: arb, factor: arb, behind: Any = 0) -> arb:
 
 
 def coupled_draws(record: Record) -> Known:
-    """Return what Gaussian draws with stay-or-switch bits tell (couplings.md, claim, evaluation).
+    """Return the bounds of Gaussian draws with stay-or-switch bits (couplings.md).
 
-    A coin of the changed round, `n` later bits, and draws of parameter `mu`.
+    The loss has a coin of the changed round, `n` later bits, and draws that are mu-GDP together.
     """
     p, w, c = record["forced_switch"], record["factor_floor"], record["shift"]
     n, mu = record["later_bits"] if c > 0 else 0, record["mu"]
@@ -224,7 +229,8 @@ def invert_transform(transform: Callable[[Any], Any], mu: arb) -> arb:
 
     c = math.exp(least(rough(height), math.log(1e-3), math.log(1e5)))
     size = transform(arb(c))
-    reach = math.sqrt(2.0 * 60.0) / float(mu.mid())  # e^-60 of the value at c
+    # From there on the integrand is below e^-60 times its value at c.
+    reach = math.sqrt(2.0 * 60.0) / float(mu.mid())
 
     def integrand(u: Any, analytic: bool) -> Any:
         z = c + acb(0, 1) * u
@@ -240,7 +246,7 @@ def invert_transform(transform: Callable[[Any], Any], mu: arb) -> arb:
 
 
 def tilted_draws(record: Record) -> Known:
-    """Return what at most `cap` tilted minima with bits tell (objective_perturbation.md)."""
+    """Return the bounds of at most `cap` tilted minima with bits (objective_perturbation.md)."""
     ratio, b, cap = arb(record["sensitivity_ratio"]), arb(record["b"]), record["cap"]
     below = min(record["rank"], record["dimension"])
     above = (record["relation"] == "replace") * min(below, record["dimension"] - below)
@@ -253,7 +259,7 @@ def tilted_draws(record: Record) -> Known:
         if not person:
             return coin_moment(a, p, w)
         rest, most = c * (record["block"] - 1) / record["block"], arb(0)
-        for q in range(1, record["together"] + 1):  # the person's rounds in a block
+        for q in range(1, record["together"] + 1):  # number of the person's rounds in a block
             coin = coin_moment(a, p, w**q * (-rest).exp())
             most = most.max(coin * record["rounds"] / q)
         return most
@@ -274,10 +280,10 @@ def tilted_draws(record: Record) -> Known:
 
 
 def range_moment(a: arb, r: arb) -> arb:
-    """Return the largest log moment of range r (bounded_range.md).
+    """Return the largest log moment of a loss of range r (bounded_range.md).
 
-    The moment at t is (A y^b - B y^(b+1)) / (1 - e^-r), y = e^t; its maximum over all y > 0 bounds
-    it, wherever that lies.
+    The moment at t is (A y^b - B y^(b+1)) / (1 - e^-r) with y = e^t. Its maximum over all y > 0 is
+    an upper bound, also if the maximiser is no possible value of y.
     """
     b = a - 1
     if r == 0:
@@ -288,17 +294,17 @@ def range_moment(a: arb, r: arb) -> arb:
 
 
 def pure_moment(a: arb, r: arb) -> arb:
-    """Return the largest log moment of pure privacy r."""
+    """Return the largest log moment of a loss that is purely r-private."""
     return (((a * r).exp() + ((1 - a) * r).exp()) / (1 + r.exp())).log()
 
 
-ADDED = 2**14  # selections whose ranges are added one by one
+ADDED = 2**14  # first selections, whose ranges are added one by one
 
 
 def grow_groups(record: Record, groups: Groups) -> Groups:
-    """Return groups times the records of a person that can have entered by their end.
+    """Return groups multiplied by the number of one person's records up to the end of each.
 
-    As many as fit into the rounds so far (participation.md, Theorems 4 and 5).
+    That number is at most what the rounds so far allow (participation.md, Theorems 4 and 5).
     """
     forced, others = record["forced"], (record["arms"] - 1) * record["forced"]
     found = []
@@ -312,8 +318,10 @@ def grow_groups(record: Record, groups: Groups) -> Groups:
 def decaying_groups(record: Record) -> Groups:
     """Return groups of f(j) = j^e / (j + o): (the last j, the last f, sum of f, sum of f^2).
 
-    Beyond those added up f^n is (x + o)^(n (e - 1)), which is convex, times (x / (x + o))^(n e),
-    which grows: at most its last value times an integral from half before to half behind.
+    The first `ADDED` terms are added exactly. For later ones f^n is (x + o)^(n (e - 1)), which is
+    convex, times (x / (x + o))^(n e), which increases. The sum of a group is therefore at most the
+    last value of the second factor, times the integral of the first over the group, extended by one
+    half at both ends.
     """
     power, offset, terms = record["exponent"], record["offset"], record["terms"]
     groups, done = [], 0
@@ -335,21 +343,21 @@ def decaying_groups(record: Record) -> Groups:
 
 
 def decaying(record: Record) -> Known:
-    """Return what selections of decaying range tell (polyhedral_frank_wolfe.md)."""
+    """Return the bounds of selections with decaying ranges (polyhedral_frank_wolfe.md)."""
     groups, person = decaying_groups(record), record["kind"] == "selections_of_person"
     groups = grow_groups(record, groups) if person else groups
     return of_ranges(groups, record["range"], record["spread"], record["law"] == "bounded_range")
 
 
 def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
-    """Return what releases of ranges reach * f tell, or of such pure privacy; in l2, spread * f."""
+    """Return the bounds of releases of range, or pure epsilon, reach * f; rho has spread * f."""
     moment, cost = (range_moment, arb(1) / 8) if bounded else (pure_moment, arb(1) / 2)
     total = reach * add_up(each[2] for each in groups)
     rho = cost * spread**2 * add_up(each[3] for each in groups)
 
     def moments(a: arb) -> arb:
-        # m(r) / r^2 does not increase in r: the last and smallest range of a group bounds it. Where
-        # a move has parts, each selection costs what is less, that or its share of rho.
+        # m(r) / r^2 does not increase in r, so the last and smallest range of a group bounds it.
+        # If spread < reach, each selection costs the smaller of this and its share of rho.
         most = a * (a - 1) * cost * spread**2
         rows = ((moment(a, reach * last) / last**2, squares) for _, last, _, squares in groups)
         return add_up(m.min(most) * squares for m, squares in rows)
@@ -358,7 +366,7 @@ def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
 
 
 def bounded_range(record: Record) -> Known:
-    """Return what `count` releases of bounded range tell."""
+    """Return the bounds of `count` releases of bounded range."""
     r, count = record["range"], record["count"]
     found = of_ranges([(count, arb(1), arb(count), arb(count))], r, r, True)
 
@@ -373,16 +381,17 @@ def bounded_range(record: Record) -> Known:
 
 
 def tracker(record: Record) -> Known:
-    """Return what the tracker's coin and flagged draws tell (tracker_accounting.md)."""
+    """Return the bounds of the tracker's coin and flagged draws (tracker_accounting.md)."""
     eta, forced, batch = arb(record["learning_rate"]), arb(record["forced_switch"]), record["batch"]
     horizon, cap = record["horizon"], record["max_resamples"]
     batches = math.inf if horizon is None else -(-horizon // batch)
     if record["experts"] == 1 or batches == 1 or cap == 0:
         return sure({"epsilon": arb(0)})
-    rate = record["share_rate"] or arb(0)  # None with the other prior
+    rate = record["share_rate"] or arb(0)  # None with the prior "at_most"
     stay, move = 1 - rate, rate / (record["experts"] - 1)
     tau = (stay - move) / (stay + move)
-    grid, kept = arb(2) ** -50, (1 - forced) * (-eta * batch).exp()  # of a variate and rounding
+    # The grid is that of the coins' variates, with rounding.
+    grid, kept = arb(2) ** -50, (1 - forced) * (-eta * batch).exp()
     chance = (1 - kept + grid).min(arb(1))
     reach, decay, later = 2 * eta * tau, tau**batch, batches - 2
     if forced < 1:
@@ -444,7 +453,7 @@ def tracker(record: Record) -> Known:
 
 
 def reports(record: Record) -> Known:
-    """Return what several local reports of one user tell (local_randomizers.md)."""
+    """Return the bounds of several local reports of one user (local_randomizers.md)."""
     each, count = record["epsilon"], record["reports"]
 
     def delta(epsilon: float) -> arb:
@@ -463,7 +472,7 @@ def reports(record: Record) -> Known:
 
 
 def group_loss(record: Record) -> Known:
-    """Return what a chain of single changes tells (composition.md)."""
+    """Return the bounds for a chain of single changes (composition.md)."""
     one, size = evaluate(record["one"]), record["size"]
 
     def delta(epsilon: float) -> arb:
@@ -474,7 +483,7 @@ def group_loss(record: Record) -> Known:
 
 
 def together(record: Record) -> Known:
-    """Return what parts tell that see the same record (composition.md, Theorem 1)."""
+    """Return the bounds of parts that see the same record (composition.md, Theorem 1)."""
     parts = [evaluate(part) for part in record["parts"]]
     certain = add_up(part.pure for part in parts if part.pure < NEVER)
     rest = [r for r, part in zip(record["parts"], parts, strict=True) if not part.pure < NEVER]
@@ -498,7 +507,7 @@ def together(record: Record) -> Known:
 
 
 def combine_parts(record: Record) -> Known:
-    """Return all that is known of one mechanism."""
+    """Return the least of several bounds on one mechanism."""
     parts = [evaluate(part) for part in record["parts"]]
     numbers = [reduce(arb.min, (part[i] for part in parts)) for i in (1, 2, 3)]
     known = [part.moments for part in parts if part.moments]
@@ -507,7 +516,7 @@ def combine_parts(record: Record) -> Known:
 
 
 def worst(record: Record) -> Known:
-    """Return what parts tell of which a record meets one (composition.md, Theorem 2)."""
+    """Return the bounds of parts of which a record meets one (composition.md, Theorem 2)."""
     parts = [evaluate(part) for part in record["parts"]]
     numbers = [reduce(arb.max, (part[i] for part in parts)) for i in (1, 2, 3)]
     known = [part.moments for part in parts if part.moments]
@@ -526,7 +535,7 @@ LOSSES: dict[str, Callable[[Record], Known]] = {
 
 
 def evaluate(record: Record) -> Known:
-    """Return what is known of a loss."""
+    """Return the bounds of a loss that is given as a record."""
     return LOSSES[record["kind"]](record)
 
 
@@ -534,14 +543,14 @@ def evaluate(record: Record) -> Known:
 
 
 class Loss(NamedTuple):
-    """A loss as records have it, and the truncated tails of the draws."""
+    """A loss as a record, and the total variation of the truncated tails of the draws."""
 
     record: Record
     mass: arb
 
 
 class Near(NamedTuple):
-    """Which streams must look alike, and to whom."""
+    """Neighbouring streams: what changes, who looks, and how often one person comes."""
 
     change: str
     view: str
@@ -550,11 +559,11 @@ class Near(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """How far apart two records can be, in largest lengths."""
+        """The largest distance between two records, in units of the largest length."""
         return 2 if self.change == "replace" else 1
 
     def among(self, length: int) -> int:
-        """Return how many of `length` rounds one person can have."""
+        """Return the largest number of one person's rounds among `length` rounds."""
         return min(self.rounds, -(-length // self.separation))
 
 
@@ -564,12 +573,12 @@ TAIL, EXACT_TAIL = arb(2) ** -64, arb(2) ** -100  # noise.md; lattice.md
 
 
 def make_loss(kind: str, mass: Any = 0, **numbers: Any) -> Loss:
-    """Return the loss of a kind with tails."""
+    """Return the loss of this kind with these numbers and tails."""
     return Loss({"kind": kind, **numbers}, arb(mass).min(arb(1)))
 
 
 def least_loss(parts: list[Record], mass: arb) -> Loss:
-    """Return the loss of which these are known."""
+    """Return a loss of which these bounds are known."""
     return Loss(parts[0] if len(parts) == 1 else {"kind": "least", "parts": parts}, mass)
 
 
@@ -595,34 +604,35 @@ def require_covered(holds: Any, what: str) -> None:
 
 
 def seen_by(near: Near, widest: str) -> None:
-    """Refuse views of more than the proof is about."""
+    """Raise `NotCoveredError` for views that the proof does not cover."""
     require_covered(VIEWS.index(near.view) <= VIEWS.index(widest), f"the view {near.view!r}")
 
 
 # -- Sums ------------------------------------------------------------------------------------------
 
-FOLLOWED = 10**5  # what is followed one by one: rounds of a person in a sum, reports, batches
+FOLLOWED = 10**5  # most rounds of a person, reports or batches that are followed one by one
 
 
 def add_up(values: Iterable[arb]) -> arb:
-    """Return the sum of some numbers."""
+    """Return the sum of numbers."""
     return sum(values, arb(0))
 
 
 def dot(one: Iterable[arb], other: Iterable[arb]) -> arb:
-    """Return the sum of products."""
+    """Return the inner product of two sequences."""
     return add_up(x * y for x, y in zip(one, other, strict=True))
 
 
 def level(least: arb) -> arb:
-    """Return the scale of a draw in units of the largest: at least this, up to 32 bits."""
+    """Return the scale of a draw in units of the largest: `least`, rounded up to 32 bits."""
     return (arb((least * 2**32).lower()).ceil() / 2**32).min(arb(1))
 
 
 class Buffers:
-    """C of a sum with buffers: c_0 = 1, c_i = sum_j w_j r_j^(i - 1), r = 1 - s (continual_sum.md).
+    """The factor C of a sum with buffers (continual_sum.md).
 
-    With levels column i is divided by (its norm) / (that of the first) or more.
+    Its coefficients are c_0 = 1, c_i = sum_j w_j r_j^(i - 1), r = 1 - s. With levels, column i is
+    divided by at least (its norm) / (norm of the first column).
     """
 
     def __init__(self, factor: Any, pushes: int) -> None:
@@ -631,7 +641,7 @@ class Buffers:
         self.s, self.w = factor.decay, factor.weights
         require_covered(len(self.s) == len(self.w) > 0, "rates without weights")
         self.r, total = [1 - s for s in self.s], add_up(self.w)
-        # Coefficients fall, and their quotients do not: what the worst pattern is known for.
+        # The worst pattern is known for coefficients that fall while their quotients do not.
         falls = not self.levels or total**2 <= dot(self.w, self.r)
         require_covered(
             falls and total <= 1 and all(r > 0 for r in self.r), "coefficients that rise"
@@ -643,13 +653,14 @@ class Buffers:
         return [[v * w * (1 - (p * q) ** terms) / (1 - p * q) for w, q in pairs] for v, p in pairs]
 
     def norm(self, pushes: int) -> arb:
-        """Return the norm of the first coefficients."""
+        """Return the norm of the first `pushes` coefficients."""
         return (1 + add_up(map(add_up, self.behind(pushes - 1)))).sqrt()
 
     def column(self, rounds: int, separation: int) -> arb:
-        """Return the norm that rounds 1, 1 + b, ..., 1 + (k - 1) b have together, in first draws.
+        """Return the norm of the sum of columns 1, 1 + b, ..., 1 + (k - 1) b.
 
-        What each buffer has of the earlier ones is followed (participation.md).
+        Its unit is the scale of the first draw. The computation follows what each buffer keeps of
+        the earlier rounds (participation.md).
         """
         k, b, first = min(rounds, -(-self.n // separation)), separation, self.norm(self.n)
         total, past = arb(0), [arb(0)] * len(self.w)
@@ -664,9 +675,9 @@ class Buffers:
         return total.sqrt()
 
     def pair_bound(self, k: int, separation: int, batch: int) -> arb:
-        """Return a bound where batches do not divide the separation: each place is a floor."""
+        """Return a bound for batches that do not divide the separation: places are rounded down."""
         tails, total = [arb(0)] * len(self.w), arb(0)
-        for lag in range(k - 1, -1, -1):  # tails are those of all later rounds
+        for lag in range(k - 1, -1, -1):  # tails are the sums over all later rounds
             place = lag * separation // batch
             after = zip(*self.behind(self.n - 1 - place), strict=True)
             tails = [t + add_up(own) for t, own in zip(tails, after, strict=True)]
@@ -676,14 +687,14 @@ class Buffers:
         return total.sqrt()
 
     def path(self, pushes: int, grid: arb, scale: arb) -> arb:
-        """Return what rounding adds, per root of entries (lattice.md)."""
+        """Return the length that rounding adds, divided by the root of the entries (lattice.md)."""
         unit = arb(2) ** (math.frexp(float(scale))[1] - 1 - 43)
         memory = unit * dot(self.w, ((1 / s).min(arb(self.n)) for s in self.s))
         count = arb(1) + arb(2) ** -10
         if not self.levels:
             return arb(pushes).sqrt() * (count * grid + memory * 5 / 4)
         left, blocks, spread, first = 0, 0, arb(0), self.norm(self.n)
-        while left < self.n:  # 32 blocks in every octave of the rounds that are left
+        while left < self.n:  # 32 blocks for each doubling of the remaining rounds
             step = min(self.n - left, 1 << max(0, max(left, 32).bit_length() - 6))
             left, blocks = left + step, blocks + 1
             spread += step / level(self.norm(left) / first) ** 2
@@ -692,7 +703,7 @@ class Buffers:
         return count * grid * spread + memory * (spread * 5 / 4 + changes)
 
     def require_lattice(self, pushes: int) -> None:
-        """Refuse rates whose buffers or sums could overflow in integers (lattice.md)."""
+        """Raise `NotCoveredError` if buffers or sums could overflow in integers (lattice.md)."""
         held = 1 + dot(self.w, (1 / s for s in self.s))
         falls = dot(self.w, (1 / r for r in self.r)) <= 1
         rates = len(self.s) <= 5 and all(a < b for a, b in zip(self.s, self.s[1:], strict=False))
@@ -701,9 +712,9 @@ class Buffers:
         require_covered(falls and rates and calm and self.swing() <= 5, "buffers could overflow")
 
     def swing(self) -> arb:
-        """Return a bound of the norm that draws of scale 1 give any buffer (lattice.md).
+        """Return a bound on the norm of any buffer, for draws of scale 1 (lattice.md).
 
-        From the eigenvalues of diag(s) + sqrt(w) sqrt(w)^T, one behind each rate.
+        It follows from the eigenvalues of diag(s) + sqrt(w) sqrt(w)^T, one above each rate.
         """
         modes = []
         for j, rate in enumerate(self.s):
@@ -721,7 +732,7 @@ class Buffers:
 
 
 def batch_norm(spaced: Callable[[int, int], arb], batch: int, rounds: int, separation: int) -> arb:
-    """Return the norm of a person's rounds from that of pushes (participation.md)."""
+    """Return the norm of a person's rounds from the norm of spaced pushes (participation.md)."""
     if separation % batch == 0:
         return spaced(rounds, separation // batch)
     crowd = min(rounds, -(-batch // separation))
@@ -730,7 +741,7 @@ def batch_norm(spaced: Callable[[int, int], arb], batch: int, rounds: int, separ
 
 
 def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> arb:
-    """Return a bound for dyadic nodes, most crowded first (participation.md)."""
+    """Return a bound for the tree, with the most crowded nodes first (participation.md)."""
     total = 0
     for level in range(pushes.bit_length()):
         nodes, most = pushes >> level, min(rounds, -(-(batch << level) // separation))
@@ -741,7 +752,7 @@ def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> arb:
 
 
 def root_column(pushes: int, rounds: int, separation: int) -> arb:
-    """Return the norm of added columns with the coefficients of (1 - x)^(-1/2)."""
+    """Return the norm of a sum of columns, for the coefficients of (1 - x)^(-1/2)."""
     require_covered(pushes <= 4096, "a square root of more than 4096 pushes")
     c, column, back = [arb(1)], list[arb](), rounds * separation
     for i in range(1, pushes):
@@ -753,9 +764,10 @@ def root_column(pushes: int, rounds: int, separation: int) -> arb:
 
 
 def band_norms(factor: Any) -> tuple[list[arb], list[arb]]:
-    """Return norms of columns in window j, w_j = max(K - j, 1)^eta, and draws (banded.md).
+    """Return the norms of columns and the scales of draws of a band (banded.md).
 
-    Column t has the norm of its first coefficients over its level, which is that norm over w_j.
+    Columns in window j have the norm w_j = max(K - j, 1)^eta: the level of column t is the norm of
+    its coefficients divided by w_j.
     """
     n, band, windows, c, squares = factor.pushes, factor.band, factor.windows, arb(1), [arb(1)]
     known = band <= min(n, 1000) and windows <= n <= 10**4 and factor.tilt <= 0.25
@@ -769,7 +781,7 @@ def band_norms(factor: Any) -> tuple[list[arb], list[arb]]:
 
 
 def banded_column(factor: Any, batch: int, rounds: int, separation: int) -> arb:
-    """Return the norm of a person's rounds in a band, from those that share no row."""
+    """Return the norm of a person's rounds in a band, from rounds that share no row."""
     weights, draws = band_norms(factor)
 
     def pattern_norm(k: int, b: int) -> arb:
@@ -782,7 +794,7 @@ def banded_column(factor: Any, batch: int, rounds: int, separation: int) -> arb:
 
 
 def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -> arb:
-    """Return the largest norm that |C| makes of a person's rounds, `batch` to a push."""
+    """Return the largest norm of |C| times a person's rounds, with `batch` rounds to a push."""
     k = min(rounds, -(-pushes * batch // separation))
     if factor.kind == "tree":
         return tree_column(pushes, batch, k, separation)
@@ -805,7 +817,7 @@ def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -
 
 
 def extent(own: Any) -> tuple[int, int]:
-    """Return the length of the longest batch, and the end of the one behind all."""
+    """Return the length of the longest batch, and the end of the batch after the last."""
     first, pushes, starts = own.batch, max(own.pushes, 1), [0]
     if own.growth is None:
         return first, (own.pushes + 1) * first
@@ -821,7 +833,7 @@ def extent(own: Any) -> tuple[int, int]:
 
 
 def sum_column(own: Any, near: Near) -> arb:
-    """Return the column of a sum's description, in growing batches a bound (participation.md)."""
+    """Return the column norm of a described sum, or a bound if batches grow (participation.md)."""
     factor, pushes = own.factorisation, max(own.pushes, 1)
     if own.growth is None:
         return column(factor, pushes, own.batch, near.rounds, near.separation)
@@ -834,7 +846,7 @@ def sum_column(own: Any, near: Near) -> arb:
 
 
 def entries(summand: Any) -> int:
-    """Return how many numbers a round adds."""
+    """Return how many numbers a round adds to the sum."""
     if summand.kind == "net_differences":
         return math.prod(summand.counts) - 1
     if summand.kind == "centred_losses":
@@ -851,13 +863,13 @@ def entries(summand: Any) -> int:
 
 
 def movement(summand: Any, near: Near, order: arb) -> arb:
-    """Return how far apart two rounds can be, times what noise of an order inflates it by.
+    """Return the largest distance between two rounds, inflated for noise of this order.
 
-    continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, forgetting.md, linucb.md,
+    Proofs: continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, forgetting.md, linucb.md,
     noisy_newton.md, prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md,
     residual_phases.md.
     """
-    kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
+    kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # rounding of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
     require_covered(order == 2 or (shaped and 2 < order <= summand.norm), "noise of such an order")
     if kind == "centred_losses":
@@ -895,13 +907,13 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     u = (summand.weight * summand.label / length) ** 2
     factor = arb(2).sqrt() * (1 + u / 2) if u <= 2 else 2 * u.sqrt()
     moments = length**2 * summand.rounding * ((1 + u).sqrt() if sides == 1 else factor)
-    if kind == "moments_and_loss":  # the loss may differ by its range, whatever the moments do
+    if kind == "moments_and_loss":  # the loss may move by its whole range, whatever the moments do
         return (moments**2 + (summand.loss_weight * summand.largest_loss) ** 2).sqrt() * up
     return moments
 
 
 def net_reach(summand: Any) -> arb:
-    """Return the norm of the longest transform of losses of slope 1 on a net (lipschitz.md)."""
+    """Return the largest norm of the transform of losses of slope 1 on a net (lipschitz.md)."""
     sides, counts, transform = summand.sides, summand.counts, summand.transform
     axes = {"increments": (0, 1), "grid_laplacian": (0, 2), "parent": (0, 1, 2)}
     fits = len(sides) == len(counts) in axes.get(transform, ()) and min(counts, default=2) > 1
@@ -920,7 +932,7 @@ def net_reach(summand: Any) -> arb:
 
 
 def require_grid(grid: arb, scale: arb) -> None:
-    """Refuse spacings that lattice.md is not about."""
+    """Raise `NotCoveredError` for spacings that lattice.md does not cover."""
     mantissa, exponent = math.frexp(float(grid))
     bits = math.frexp(float(scale))[1] - exponent
     require_covered(
@@ -929,7 +941,7 @@ def require_grid(grid: arb, scale: arb) -> None:
 
 
 def rounding(own: Any) -> arb:
-    """Return what rounded draws of a coordinate add on a lattice, over all pushes (lattice.md)."""
+    """Return the length that rounding the draws of one coordinate adds in all (lattice.md)."""
     factor, pushes = own.factorisation, own.pushes
     if factor.kind in ("tree", "square_root"):
         return 8 * own.grid * arb(pushes).sqrt() * (factor.kind == "square_root")
@@ -957,7 +969,7 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
         return make_loss("gdp", mass, mu=moved * held / scale)
     require_grid(grid, scale)
     require_covered(own.order == 2, "noise of such an order on a lattice")
-    # Where it was computed in doubles, a limit is that to its last digits.
+    # A limit was computed in doubles, so its last digits may differ.
     kept = movement(summand, near._replace(change="zero_out"), own.order) * length
     require_covered(
         kept <= own.limit * grid * (1 + arb(DIGITS)), "a limit that does not hold a push"
@@ -988,7 +1000,7 @@ def batch_loss(own: Any, near: Near) -> Loss:
     if law != "gaussian":
         each = make_loss("pure", epsilon=(n if law == "laplace" else 1) / own.scale)
         return group(each, rounds)
-    # The mean that is taken off is rounded along the common shift.
+    # Rounding of the mean that is subtracted moves all entries alike.
     moved = (n - arb(n % 2) / n).sqrt() * (1 + arb(10) ** -9)
     full, rest = divmod(rounds, crowd := near.among(own.batch))
     mass = rounds * n * (EXACT_TAIL if grid > 0 else TAIL)
@@ -999,7 +1011,7 @@ def batch_loss(own: Any, near: Near) -> Loss:
 
 
 def tilted_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
-    """Return b, the move of a draw, and that of a later bit (objective_perturbation.md)."""
+    """Return b and the largest moves of a draw and of a later bit (objective_perturbation.md)."""
     losses, draw = own.losses, own.draw
     known_bits = own.keep.kind in ("scheduled", "density_ratio")
     require_covered(losses.smoothness < NEVER and known_bits, "such bits of tilted minima")
@@ -1010,7 +1022,7 @@ def tilted_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
 
 
 def gibbs_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
-    """Return the same of points of Gibbs laws (gibbs_draws.md)."""
+    """Return the same numbers as `tilted_numbers`, for draws from Gibbs laws (gibbs_draws.md)."""
     losses, draw, keep, n = own.losses, own.draw, own.keep, own.losses.dimension
     beta, lam, g = draw.inverse_temperature, draw.regularization, losses.lipschitz
     moved = near.sides * g * (beta / lam).sqrt()
@@ -1034,7 +1046,7 @@ def own_factor(own: Any) -> arb:
 
 
 def coupled_loss(own: Any, near: Near) -> Loss | None:
-    """Return the loss of all decisions and bits (couplings.md)."""
+    """Return the loss of all decisions and bits of a coupled learner (couplings.md)."""
     losses, draw, keep, block, k = own.losses, own.draw, own.keep, own.block, near.rounds
     ranks = losses.rank <= losses.dimension and (losses.rank == 0) == (losses.smoothness == 0)
     forced = getattr(keep, "forced", arb(1))
@@ -1097,7 +1109,7 @@ def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Los
 
 
 def vertices_loss(own: Any, near: Near, arms: int, forced: int) -> Loss:
-    """Return the loss of selections of vertices, also in arms of a bandit."""
+    """Return the loss of selections of vertices, also for the arms of a bandit."""
     scores, gumbel = own.scores, own.law == "gumbel"
     require_covered(gumbel or own.law == "laplace", "noise of such a law")
     require_covered(own.exponent <= arb(0.9) and scores.offset <= 1, "such an exponent or offset")
@@ -1120,7 +1132,7 @@ def vertices_loss(own: Any, near: Near, arms: int, forced: int) -> Loss:
 
 
 def tests_loss(own: Any, near: Near) -> Loss:
-    """Return the loss of tests against a noisy threshold (shift_detector.md)."""
+    """Return the loss of comparisons with a noisy threshold (shift_detector.md)."""
     d, s = own.sensitivity, own.spread
     require_covered(own.law in ("exponential", "laplace") and d <= s <= 2 * d, "such tests")
     require_covered(min(own.threshold_scale, own.query_scale) > 0, "tests without noise")
@@ -1143,7 +1155,7 @@ def tracker_loss(own: Any, near: Near) -> Loss:
 
 
 def report_ratio(law: Any) -> Fraction:
-    """Return the largest ratio of probabilities of a report: integers over 2^53."""
+    """Return the largest ratio of probabilities of a report, which are integers over 2^53."""
     units = 2**53
     if law.kind == "bits":
         require_covered(
@@ -1158,7 +1170,7 @@ def report_ratio(law: Any) -> Fraction:
 
 
 def reports_loss(own: Any, near: Near) -> Loss:
-    """Return the loss of one user's reports, for any observer (local_randomizers.md)."""
+    """Return the loss of one user's reports for any observer (local_randomizers.md)."""
     require_covered(own.laws or own.reports == 1, "several reports without laws")
     for law in own.laws:
         ratio = report_ratio(law)
@@ -1170,7 +1182,7 @@ def reports_loss(own: Any, near: Near) -> Loss:
 
 
 def declared_loss(own: Any, near: Near) -> Loss:
-    """Return the loss of what another program promises (gaussian.md, pure.md)."""
+    """Return the loss of a mechanism that another program promises (gaussian.md, pure.md)."""
     require_covered((near.change, near.view) == (own.change, "everyone"), "another change")
     each = own.sensitivity / own.scale
     return group(
@@ -1188,7 +1200,7 @@ FRESH = ("gaussian_sum", "batch_release", "selections", "local_report", "nothing
 
 
 def joint(parts: list[Loss]) -> Loss:
-    """Return the loss of all parts together, of which none is nothing (composition.md)."""
+    """Return the loss of all parts together; all of them depend on data (composition.md)."""
     mass, records = add_up(each.mass for each in parts), [each.record for each in parts]
     kinds = {record["kind"] for record in records}
     if len(parts) < 2:
@@ -1201,7 +1213,7 @@ def joint(parts: list[Loss]) -> Loss:
 
 
 def either(parts: list[Loss]) -> Loss:
-    """Return the loss of one of the parts, of Gaussian ones the largest (composition.md)."""
+    """Return the loss of one part among several; of Gaussian parts the largest (composition.md)."""
     mass = add_up(each.mass for each in parts)
     apart = [
         x
@@ -1225,9 +1237,9 @@ def search_loss(own: Any, near: Near) -> Loss | None:
     require_covered(counts.order == 2 and counts.grid <= 1, "counts off their grid")
     if counts.scale == 0 or (own.medians and own.scale == 0):
         return None
-    # A record is in one bin of every column: the sum moves by less than columns in all of them.
+    # A record is in one bin of every column, which bounds how far it moves the counts.
     alone = sum_loss(counts, near._replace(rounds=1, separation=1))
-    mass = alone.mass if alone is not None else arb(1)  # refuses what no lattice has a proof of
+    mass = alone.mass if alone is not None else arb(1)  # also refuses lattices without a proof
     moved = near.among(own.second) * arb(near.sides * vector.dimension).sqrt()
     reach = column(counts.factorisation, counts.pushes, 1, 1, 1) * moved
     if counts.grid > 0:
@@ -1244,7 +1256,7 @@ def search_loss(own: Any, near: Near) -> Loss | None:
 
 
 def parts_loss(own: Any, near: Near) -> Loss | None:
-    """Return the loss of several mechanisms (composition.md, and the page of the lemma)."""
+    """Return the loss of several mechanisms (composition.md and the page of the lemma)."""
     how, widest = LEMMAS.get(own.lemma, ("", ""))
     require_covered(own.parts and own.how == how, "parts without the lemma that is about them")
     seen_by(near, widest)
@@ -1281,7 +1293,7 @@ MECHANISMS: dict[str, Callable[[Any, Near], Loss | None]] = {
 
 
 def derive_loss(own: Any, near: Near) -> Loss | None:
-    """Return the loss that follows from a description; None where there is no privacy."""
+    """Return the loss that follows from a description; None if there is no privacy."""
     require_covered(own.kind in MECHANISMS, f"a {own.kind} by itself")
     whoever = own.kind in ("coupled_draws", "local_report", "open", "parts")
     seen_by(near, "server" if whoever else "everyone")
@@ -1289,7 +1301,7 @@ def derive_loss(own: Any, near: Near) -> Loss | None:
 
 
 def longest(own: Any) -> float:
-    """Return the most rounds that a description is about."""
+    """Return the largest number of rounds that a description covers."""
     if own.kind == "gaussian_sum":
         return extent(own)[1] if own.pushes else math.inf
     if own.kind == "parts":
@@ -1306,10 +1318,10 @@ def longest(own: Any) -> float:
 
 # -- Reading ---------------------------------------------------------------------------------------
 
-# Fields by kind. n: a count from 1 on; x or nothing: a positive number; b, s: a truth, a word;
-# d, D: a description, a list of them; N, X, S: lists of n, x, s; t: a table of numbers and words;
-# *: anything. Behind it 0: may be 0; i: may be infinite; u: at most 1; -: may be null; ?: may be
-# absent.
+# Fields of each kind. Types are n: a count of at least 1; x or nothing: a positive number; b, s: a
+# truth value, a text; d, D: a description, a list of them; N, X, S: lists of n, x, s; t: a table of
+# numbers and texts; *: anything. Marks after the type are 0: may be 0; i: may be infinite; u: at
+# most 1; -: may be null; ?: may be absent.
 PLAIN = {str, float, int, bool, type(None)}  # in a table
 TABLE = """dpoco.guarantee: version n, epsilon x0i, delta x0u, change s, unit s, horizon n,
 mechanism s, mu x-, rho x-, calibration s, certified b, seeded b?, claimed X0i-, paper_epsilon x0i-,
@@ -1345,7 +1357,7 @@ FIELDS = {kind.strip(): fields.strip() for kind, _, fields in ROWS}
 
 
 def field(name: str, value: Any, marks: str) -> Any:
-    """Return the value of a field with these marks; numbers as balls."""
+    """Return the value of a field that has these marks; numbers become balls."""
     kind, zero = marks[0], "0" in marks
     if kind == "*" or (value is None and "-" in marks):
         return value
@@ -1366,7 +1378,7 @@ def field(name: str, value: Any, marks: str) -> Any:
 
 
 def description(value: Any) -> SimpleNamespace:
-    """Return what a record of known kind holds, read strictly: fields that are absent are None."""
+    """Return the fields of a record of known kind, read strictly; absent fields are None."""
     kind = value["kind"]
     fields = dict((*each.split(), "x")[:2] for each in FIELDS[kind].split(", ") if each)
     needed = {name for name, marks in fields.items() if "?" not in marks}
@@ -1377,7 +1389,7 @@ def description(value: Any) -> SimpleNamespace:
 
 
 def read(record: Any) -> Any:
-    """Return a certificate whose numbers are numbers; `MalformedError` for anything else."""
+    """Return a certificate that is read strictly; `MalformedError` for anything else."""
     if not isinstance(record, dict) or record.get("kind") != "dpoco.guarantee":
         raise MalformedError("not a certificate of dpoco")
     if type(record.get("version")) is not int or record["version"] != 2:
@@ -1399,11 +1411,11 @@ REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
 PROMISES = """another program keeps to its unit, sensitivity and noise (stated by the issuer)
 a record moves no score and no query by more than is declared
 all losses obey their bounds, and draws are as near to their law as is declared""".splitlines()
-SILENT = ("local_report", "nothing", "open")  # of whose arithmetic there is nothing to say
+SILENT = ("local_report", "nothing", "open")  # have no arithmetic to state
 
 
 def singles(own: Any, held: bool = False) -> list[tuple[Any, bool]]:
-    """Return what is not made of parts, and whether a learner bounds its queries."""
+    """Return the mechanisms that have no parts, and whether a learner bounds their queries."""
     if own.kind != "parts":
         return [(own, held)]
     held = held or own.lemma == "shift_detector"
@@ -1413,7 +1425,7 @@ def singles(own: Any, held: bool = False) -> list[tuple[Any, bool]]:
 def conclude(stated: Any) -> tuple[set[str], str | None, list[str]]:
     """Return the units, the arithmetic and the promises that follow from a description.
 
-    A sum that is released once is one of a data set or of a stream.
+    A sum that is released once may be of a data set or of a stream.
     """
     possible, exact, rests = {stated.unit}, set(), list[str]()
     for one, held in singles(stated.description):
@@ -1455,20 +1467,20 @@ def promise(text: str) -> bool:
 
 
 def doubts(stated: Any, loss: Loss) -> list[str]:
-    """Return what must be believed, promises and a paper's claim, besides the noise."""
+    """Return the promises and the paper's claim on which the statement rests."""
     own = ["the issuer's promises are kept"] * any(map(promise, stated.conditions))
     found = [] if loss.record == NOTHING.record else conclude(stated)[2] + own
     if stated.claimed is not None:
         (epsilon, delta), kind = stated.claimed, stated.description.kind
         follows = stated.calibration != "paper" or kind != "coupled_draws"
-        # More room than rounding needs: a claim that fails is far from what holds.
+        # The tolerance is larger than rounding needs: false claims fail by much more.
         if not follows or not proved_delta(loss, float(epsilon), delta) <= delta * (1 + arb(1e-9)):
             found = [*found, "nobody relies on what a paper claims instead"]
     return found
 
 
 def reproducible(stated: Any) -> bool:
-    """Return whether a certificate says, by any word, that its noise can be repeated."""
+    """Return whether any field or condition says that the noise can be repeated."""
     return bool(stated.seeded) or any(text.startswith(REPRODUCIBLE) for text in stated.conditions)
 
 
@@ -1476,7 +1488,10 @@ def reproducible(stated: Any) -> bool:
 
 
 def same(stated: Any, value: Any) -> bool:
-    """Return whether what is stated is what follows, to the last digits; sums are rounded up."""
+    """Return whether a stated value equals the derived one, apart from the last digits.
+
+    Stated sums may be larger by their rounding.
+    """
     if isinstance(value, dict) and isinstance(stated, dict):
         return {*stated} == {*value} and all(same(stated[n], value[n]) for n in value)
     if isinstance(value, list) and isinstance(stated, list):
@@ -1487,15 +1502,15 @@ def same(stated: Any, value: Any) -> bool:
 
 
 def below(stated: arb | None, value: arb) -> bool:
-    """Return whether a number is stated and less than what follows, beyond the last digits."""
+    """Return whether a number is stated and below the derived one, by more than its last digits."""
     return stated is not None and not stated >= value * (1 - arb(DIGITS))
 
 
 def stronger(stated: Any, near: Near, loss: Loss) -> str:
-    """Return which statement differs from what follows from the description; or nothing."""
+    """Return the name of a field that says more than the description proves; "" if none does."""
     own, what = stated.description, evaluate(loss.record)
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
-    up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # accounting rounds sums up by as much
+    up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # the library rounds sums up by as much
     bounds = [*bounds, *({"kind": "pure", "epsilon": x} for x in up)]
     possible, exact, _ = conclude(stated)
     failures = {
@@ -1514,7 +1529,7 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
 
 
 def proved_delta(loss: Loss, epsilon: float, target: arb) -> arb:
-    """Return an interval around a delta that holds at an epsilon, tails included."""
+    """Return an interval that contains a valid delta at this epsilon, tails included."""
     curve, mass = evaluate(loss.record).curve, loss.mass
 
     def charge_mass(at: float) -> arb:
@@ -1522,15 +1537,16 @@ def proved_delta(loss: Loss, epsilon: float, target: arb) -> arb:
 
     found = charge_mass(epsilon)
     if (1 + arb(epsilon).exp()) * mass > target * arb(1e-9) and not found <= target:
-        # A guarantee at a smaller epsilon is one at this.
+        # A guarantee at a smaller epsilon also holds at this one.
         return found.min(charge_mass(least(rough(charge_mass), 0.0, epsilon)))
     return found
 
 
 def check(record: Any) -> tuple[str, str]:
-    """Return one of `RESULTS`, and what was found.
+    """Return one of `RESULTS`, and the finding in words.
 
-    Raises `MalformedError` for what is no certificate, `RecursionError` for parts of parts of ...
+    Raises `MalformedError` for anything but a certificate, and `RecursionError` for parts that are
+    nested too deeply.
     """
     ctx.prec = BITS
     stated = read(record)
@@ -1558,7 +1574,7 @@ def check(record: Any) -> tuple[str, str]:
 
 
 def judge(stated: Any, loss: Loss, found: str) -> tuple[str, str]:
-    """Return the verdict on a point that is proved: about protection as configured."""
+    """Return the verdict on a proved point, which also depends on the noise and on promises."""
     whom, point = stated.unit, (float(stated.epsilon), float(stated.delta))
     if stated.person is not None:
         whom += " of at most {} rounds, any two at least {} apart".format(*stated.person)
@@ -1572,7 +1588,7 @@ def judge(stated: Any, loss: Loss, found: str) -> tuple[str, str]:
 
 
 def once(pairs: list[tuple[str, Any]]) -> Record:
-    """Return the fields of an object, each of which is there once."""
+    """Return the fields of an object; `MalformedError` if a name is repeated."""
     if len(found := dict(pairs)) < len(pairs):
         raise MalformedError("a name is there twice")
     return found
@@ -1584,7 +1600,7 @@ and secret and settings fixed beforehand; all other words. Anybody can have writ
 
 
 def main(paths: list[str]) -> int:
-    """Check the files; return the exit status."""
+    """Check the files and return the exit status."""
     results = set[str]()
     for path in paths:
         try:
