@@ -150,7 +150,7 @@ def argument_options(function: Callable[..., object]) -> dict[str, Option]:
     for argument in arguments:
         hint = hints.get(argument.name, str)
         sentence = SENTENCES.get(argument.name, "")
-        inside = [each for each in get_args(hint) if get_origin(each) is Annotated]
+        inside = [each for each in get_args(hint) if each is Any or get_origin(each) is Annotated]
         if argument.default is None and inside:  # Python 3.10 makes the whole annotation optional
             (hint,) = inside
         if get_origin(hint) is Annotated:

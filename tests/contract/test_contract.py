@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 
 import numpy as np
 import pytest
@@ -81,8 +82,10 @@ class Mine(TreeFrankWolfe):
 
 
 def test_a_users_class_has_the_arguments_of_its_base():
-    """In every Python: 3.10 and early 3.11 would show those of `__new__`."""
-    assert inspect.signature(Mine) == inspect.signature(TreeFrankWolfe)
+    assert inspect.signature(Mine.__init__) == inspect.signature(TreeFrankWolfe.__init__)
+    # Python 3.10 and early 3.11 show the arguments of `__new__` for every class that derives one.
+    if sys.version_info >= (3, 11, 7):
+        assert inspect.signature(Mine) == inspect.signature(TreeFrankWolfe)
 
 
 def test_a_users_class_is_checked_as_its_base():
