@@ -29,8 +29,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import reduce
 from pathlib import Path
@@ -93,21 +92,11 @@ def least(function: Callable[[float], float], low: float, high: float) -> float:
     return 0.5 * (low + high)
 
 
-@contextmanager
-def precision(bits: int) -> Iterator[None]:
-    """Compute with this many bits inside a `with` block, with any version of flint."""
-    before, ctx.prec = ctx.prec, bits
-    try:
-        yield
-    finally:
-        ctx.prec = before
-
-
 def rough(function: Callable[[float], arb]) -> Callable[[float], float]:
     """Return `function` evaluated in few bits, and infinity if the result is not finite."""
 
     def value(x: float) -> float:
-        with precision(ROUGH):
+        with ctx.workprec(ROUGH):
             result = float(function(x).mid())
         return result if math.isfinite(result) else math.inf
 
@@ -236,7 +225,7 @@ def invert_transform(transform: Callable[[Any], Any], mu: arb) -> arb:
         z = c + acb(0, 1) * u
         return transform(z) / (z * (z + 1)) / size
 
-    with precision(128):
+    with ctx.workprec(128):
         parts = acb.integral(integrand, 0, reach, rel_tol=arb(2) ** -50, abs_tol=arb(2) ** -70)
     rest = (-((mu * reach) ** 2) / 2).exp() / reach
     return size * (parts.real + rest.union(-rest)) / arb.pi()
