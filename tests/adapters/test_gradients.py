@@ -373,6 +373,25 @@ def test_skipped_rounds_shift_the_lattice_by_a_fresh_amount():
     assert 0.2 < np.mean(apart) < 0.5  # 1/3: both shifts are uniform
 
 
+def test_no_release_comes_between_the_check_of_a_restore_and_its_end(monkeypatch):
+    saved, own, seen = noisy(), noisy(), []
+    saved.release(np.zeros(3))
+    state, header = saved.to_bytes(), own._header
+    other = threading.Thread(target=own.release, args=(np.zeros(3),))
+
+    def watched():
+        other.start()
+        other.join(0.05)  # it waits for its turn
+        seen.append(own.round)
+        return header()
+
+    monkeypatch.setattr(own, "_header", watched)
+    own.restore(state)
+    other.join()
+    assert seen == [0]
+    assert own.round == 2
+
+
 def test_threads_take_turns(tmp_path):
     """No two releases share a reserved round, and together they are the sum that was published."""
     own = noisy(steps=40)

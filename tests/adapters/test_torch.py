@@ -528,6 +528,26 @@ def test_threads_take_turns_and_release_every_example_once():
     assert np.allclose(sum(released), by_hand(network(), examples(40), 0.5), atol=1e-6)
 
 
+def test_no_examples_come_between_the_check_of_a_load_and_its_end(tmp_path):
+    saved, own = training(network()), training(network())
+    saved.step(examples(4))
+    saved.save(tmp_path / "state")
+    restore, seen = own.noise.restore, []
+    other = threading.Thread(target=own.accumulate, args=(examples(1),))
+
+    def watched(data):
+        other.start()
+        other.join(0.05)  # it waits for its turn
+        seen.append(own._count)
+        restore(data)
+
+    own.noise.restore = watched
+    own.load(tmp_path / "state")
+    other.join()
+    assert seen == [0]
+    assert own.round == 1
+
+
 def test_a_training_is_not_copied_and_optimizers_compute_no_losses():
     own = training()
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):

@@ -533,17 +533,18 @@ class NoisyGradients:
         StateError
             If the state is damaged, or of a training with other numbers.
         """
-        if self.round > 0:
-            raise StateError("only a training that has not started can be restored")
-        header, payload = unpack(data)
-        # The engine would take a state of any sum of this size; the guarantee holds for this one.
-        # JSON makes lists of tuples, as in the header that was read.
-        if json.loads(json.dumps(self._header())) != header:
-            raise StateError("the state belongs to a training with other parameters")
-        released = _SECRET + self._published.nbytes
-        self._engine.restore(payload[released:])
-        self._secret, self._restored = payload[:_SECRET], True
-        self._published = np.frombuffer(payload[_SECRET:released]).copy()
+        with self._turn:
+            if self.round > 0:
+                raise StateError("only a training that has not started can be restored")
+            header, payload = unpack(data)
+            # The engine would take a state of any sum of this size, but the guarantee holds for
+            # this one only. JSON makes lists of tuples, as in the header that was read.
+            if json.loads(json.dumps(self._header())) != header:
+                raise StateError("the state belongs to a training with other parameters")
+            released = _SECRET + self._published.nbytes
+            self._engine.restore(payload[released:])
+            self._secret, self._restored = payload[:_SECRET], True
+            self._published = np.frombuffer(payload[_SECRET:released]).copy()
 
     def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Write the state to a file, encrypted under a key if there is one.

@@ -440,30 +440,31 @@ class PrivateTraining:
             If the file is of another training, this one has started or accumulated examples, or
             others may read the file.
         """
-        # They would enter a step that is not theirs.
-        if self._count:
-            raise StateError("examples are accumulated: load() comes before them")
-        if key is None:
-            refuse_readable(Path(path), Path(path).stat())
-        data = read_state(path, key)
-        try:
-            # With `weights_only` a file cannot make PyTorch run code.
-            held = torch.load(io.BytesIO(data), weights_only=True)
-            model, optimizer, generator, noise = (
-                held[name] for name in ("model", "optimizer", "generator", "noise")
-            )
-        except Exception as error:  # its text may quote the file
-            raise StateError(f"not a saved training ({type(error).__name__})") from None
-        if (optimizer is None) != (self._optimizer is None):
-            raise StateError(
-                "attach an optimizer before load() if and only if the saved training had one"
-            )
-        self.model.load_state_dict(model)
-        if self._optimizer is not None:
-            self._optimizer.load_state_dict(optimizer)
-        self.noise.restore(noise.numpy().tobytes())  # last: all else has been read
-        torch.set_rng_state(generator)
-        self._key = key
+        with self._turn:
+            # They would enter a step that is not theirs.
+            if self._count:
+                raise StateError("examples are accumulated: load() comes before them")
+            if key is None:
+                refuse_readable(Path(path), Path(path).stat())
+            data = read_state(path, key)
+            try:
+                # With `weights_only` a file cannot make PyTorch run code.
+                held = torch.load(io.BytesIO(data), weights_only=True)
+                model, optimizer, generator, noise = (
+                    held[name] for name in ("model", "optimizer", "generator", "noise")
+                )
+            except Exception as error:  # its text may quote the file
+                raise StateError(f"not a saved training ({type(error).__name__})") from None
+            if (optimizer is None) != (self._optimizer is None):
+                raise StateError(
+                    "attach an optimizer before load() if and only if the saved training had one"
+                )
+            self.model.load_state_dict(model)
+            if self._optimizer is not None:
+                self._optimizer.load_state_dict(optimizer)
+            self.noise.restore(noise.numpy().tobytes())  # last: all else has been read
+            torch.set_rng_state(generator)
+            self._key = key
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a training cannot be copied or pickled: copies would share noise")
