@@ -82,7 +82,9 @@ def _one_online(online: Online, rng: random.Random) -> None:
         options: dict[str, Any] = {}
         if name == "run" and rng.random() < 0.2:
             key = rng.choice(["checkpoint_every", "record_decisions", "progress", "own"])
-            options = {key: odd(rng, 1)}
+            value = odd(rng, 1)
+            # What a caller's function raises ends a run where it stands.
+            options = {} if callable(value) and key == "progress" else {key: value}
         attempt(thing, (name, _spoiled(rng, values), options), _saved)
     if hasattr(thing, "decide") and not hasattr(thing, "arms"):
         try:
