@@ -123,8 +123,8 @@ def gibbs_claim(horizon: int, g: float, delta: float, corrected: bool) -> Publis
         Signal to noise, G sqrt(beta/lam).
     delta : float
         The theorem's delta.
-    Whether every step of the proof is repaired. If False, the theorem is taken as printed.
-        Whether every step of the proof is repaired, or the theorem taken as printed.
+    corrected : bool
+        Whether every step of the proof is repaired. If False, the theorem is taken as printed.
 
     Returns
     -------
@@ -152,9 +152,9 @@ def leader_claim(
         T.
     g, b : float
         G/sigma and eta beta_s.
-    n, or 1 for the closeness lemma of generalised linear losses. The paper proves this lemma for
-    one added loss only, but three losses are exchanged.
-        added loss only, where three are exchanged.
+    dimension : int
+        n, or 1 for the closeness lemma of generalised linear losses. The paper proves this lemma
+        for one added loss only, but three losses are exchanged.
     delta, corrected
         As in `gibbs_claim`.
     """

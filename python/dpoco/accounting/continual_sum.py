@@ -669,8 +669,8 @@ class BLTParameters:
 
     Attributes
     ----------
-    Horizon for which the parameters were optimised (they are valid for every horizon).
-        Horizon the parameters were optimised for (they are valid for every horizon).
+    horizon : int
+        Horizon for which the parameters were optimised (they are valid for every horizon).
     decay, weights : ndarray, shape (buffers,)
         s_j in (0, 1) increasing and omega_j > 0 of the encoder.
     g, gamma : ndarray, shape (buffers,)

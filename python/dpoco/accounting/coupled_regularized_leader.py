@@ -184,9 +184,9 @@ def calibrate(
 
     Parameters
     ----------
-    A domain and a convex, smooth loss of this library. An l_p ball with p < 2 works with linear
-    losses only.
-        linear losses only.
+    domain, loss
+        A domain and a convex, smooth loss of this library. An l_p ball with p < 2 works with linear
+        losses only.
     horizon, budget, coupling, block, relation, unbounded, max_switches
         See `dpoco.oco.CoupledRegularizedLeader`.
 

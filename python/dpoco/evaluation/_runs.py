@@ -60,9 +60,10 @@ class Learner(Protocol):
         Rounds that the guarantee covers, and rounds played.
     guarantee : Guarantee
         Guarantee of everything that is released, for example from `dpoco.Guarantee.gaussian`.
-    The problem, for a learner whose decisions are vectors, which are evaluated by
-    ``loss.batch_values``. A learner whose decisions are experts has neither; its ``loss_range`` is
-    (0, 1) unless it states another.
+    domain, loss
+        The problem, for a learner whose decisions are vectors, which are evaluated by
+        ``loss.batch_values``. A learner whose decisions are experts has neither; its ``loss_range``
+        is (0, 1) unless it states another.
     observe : callable
         Takes the parts of a round's record: features and label, a gradient, or losses of experts.
         It ends the round. A malformed record raises `ValueError` or `TypeError` that quotes no

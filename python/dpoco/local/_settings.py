@@ -51,6 +51,8 @@ LARGEST_INFORMATION = 512
 class Settings:
     """The public constants of a server: everything on which a rule may depend besides reports.
 
+    Fields without a description are the server's arguments, or their defaults.
+
     Attributes
     ----------
     hypotheses, labels, fingerprint
@@ -65,8 +67,6 @@ class Settings:
         Size of the requested subsets; None if there are none.
     mixing : float or None
         Fixed mixing of predictions and losses; None if the rule chooses it.
-
-    The other fields are the server's arguments, or their defaults.
     """
 
     hypotheses: int

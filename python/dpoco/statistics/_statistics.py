@@ -130,7 +130,9 @@ def quantiles(
     edges : ndarray, shape (bins + 1,)
         Ends of the bins.
     counts : ndarray, shape (groups, bins)
-        Noisy counts, with independent noise of this deviation.
+        Noisy counts.
+    deviation : float
+        Standard deviation of the noise of each count; the noises are independent.
     """
     found = [_quantile(q, edges, counts, deviation) for q in probabilities]
 
