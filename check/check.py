@@ -1223,7 +1223,7 @@ def search_loss(own: Any, near: Near) -> Loss | None:
     fits = fits and bool(vector.bound == own.second) and own.medians <= vector.dimension
     fits = fits and (own.first == 0) == (own.medians == 0) and counts.pushes > 0
     require_covered(fits and counts.batch == 1 and counts.growth is None, "such counts")
-    require_covered(counts.order == 2 and counts.grid <= 1, "counts off their grid")
+    require_covered(counts.order == 2 and counts.scale < 2**13, "counts off their grid")
     if counts.scale == 0 or (own.medians and own.scale == 0):
         return None
     # A record is in one bin of every column, which bounds how far it moves the counts.

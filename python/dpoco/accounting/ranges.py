@@ -38,7 +38,7 @@ from dpoco.privacy.mechanisms.factorisations import (
 )
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
-from dpoco.privacy.mechanisms.range_search import RangeSearch, gaussian_range
+from dpoco.privacy.mechanisms.range_search import NOISE_LIMIT, RangeSearch, gaussian_range
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["BINS", "RangePlan", "behind_ranges", "calibrate", "deviations", "guarantee",
@@ -173,9 +173,14 @@ def _with_noise(
     choice("numerics", numerics, ("auto", "float", "lattice"))
     # In doubles, mu is proportional to 1 / scale. On a lattice, the grid changes with the scale.
     scale = reached(replace(plain, scale=1.0)) / mu
-    if numerics == "float":
-        return replace(plain, scale=scale)
     for _ in range(100):
+        if scale >= NOISE_LIMIT:
+            raise CalibrationError(
+                f"counts for ranges need noise of scale {scale:.4g} within this budget, and scales "
+                f"are below {NOISE_LIMIT:.0f}: take a larger epsilon, or fewer columns"
+            )
+        if numerics == "float":
+            return replace(plain, scale=scale)
         found = on_lattice(plain, Neighbours(), scale)
         needed = scale * reached(found) / mu
         if needed <= scale:

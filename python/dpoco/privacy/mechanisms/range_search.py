@@ -31,7 +31,11 @@ from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 from dpoco.privacy.special import special_functions
 
-__all__ = ["RangeSearch", "gaussian_range"]
+__all__ = ["NOISE_LIMIT", "RangeSearch", "gaussian_range"]
+
+# Counts are added to noise that was rounded to multiples of 2^(floor(log2 scale) - 12). Below this
+# scale counts are such multiples themselves, so the order of adding and rounding does not matter.
+NOISE_LIMIT = 2.0**13
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,12 @@ class RangeSearch(Mechanism):
         # All `second` rounds may fall into one bin, so this bound never clips a count.
         if self.medians > vector.size or vector.bound != self.second or own.pushes == 0:
             raise ValueError("counts are of every column, and of as many values as rounds")
-        # Counts are integers, and a grid is a power of two, so a grid up to 1 divides every count.
-        if (own.batch, own.growth) != (1, None) or own.grid > 1.0:
-            raise ValueError("each bin is released by itself, and counts lie on their grid")
+        if (own.batch, own.growth) != (1, None):
+            raise ValueError("each bin is released by itself")
+        # A coarser rounding of the noise would leave the last digits of all counts without noise
+        # (docs/privacy/ranges.md, "Noise first").
+        if own.scale >= NOISE_LIMIT:
+            raise ValueError("counts lie on the grid that their noise is rounded to")
 
     @property
     def longest(self) -> int:
