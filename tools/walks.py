@@ -411,7 +411,7 @@ LAWYER = Walk(
             useful=True,
         ),
         Type("dpoco verify void.json", shows="NOT PROTECTED", code=6),
-        Type("dpoco explain good.json --plain", shows="What is protected"),
+        Type("dpoco explain good.json", shows="What is protected"),
     ),
 )
 

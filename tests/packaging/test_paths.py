@@ -60,7 +60,7 @@ def test_the_researcher_brings_a_learner_and_a_loss(run, tmp_path):
     assert b"<svg" in (tmp_path / "own_learner.svg").read_bytes()
     verdict = run("-m", "dpoco", "verify", "guarantee.json", code=5)
     assert verdict.startswith("guarantee.json: only if ")
-    assert "PROMISED, not enforced" in run("-m", "dpoco", "explain", "guarantee.json", "--plain")
+    assert "PROMISED, not enforced" in run("-m", "dpoco", "explain", "guarantee.json")
 
 
 def test_the_backend_developer_kills_a_service_and_it_goes_on(run, tmp_path):
@@ -74,7 +74,7 @@ def test_the_backend_developer_kills_a_service_and_it_goes_on(run, tmp_path):
     assert run("try_it.py") == program.shown
     verdict = run("-m", "dpoco", "verify", "guarantee.json")
     assert re.match(r"guarantee.json: verified \(epsilon 4 at delta 1e-06\)", verdict)
-    plain = run("-m", "dpoco", "explain", "guarantee.json", "--plain")
+    plain = run("-m", "dpoco", "explain", "guarantee.json")
     assert "20 " in plain
     assert (tmp_path / "data" / "service.db").stat().st_mode & 0o777 == 0o600
 
@@ -88,13 +88,13 @@ def test_the_lawyer_reads_a_page_and_checks_the_numbers(run, tmp_path):
     path = tmp_path / "guarantee.json"
     path.write_text(json.dumps(record))
     assert "verified (epsilon 1 at delta" in run("-m", "dpoco", "verify", path)
-    page = run("-m", "dpoco", "explain", path, "--plain", "--people", 5000)
+    page = run("-m", "dpoco", "explain", path, "--people", 5000)
     learned, must = "What an attacker could still learn", "What the operator must do"
     for question in ("What is protected", "Who is protected", learned, must, "What is not covered"):
         assert f"{question}\n" in page
     assert "100000 rounds" in page
     assert "WARNING" not in page
-    few = run("-m", "dpoco", "explain", path, "--plain", "--people", 10**9)
+    few = run("-m", "dpoco", "explain", path, "--people", 10**9)
     assert "WARNING" in few
     assert "the number of people" in few
     path.write_text(json.dumps({**record, "epsilon": 0.5}))

@@ -16,11 +16,11 @@ from dpoco._validation import positive_int
 from dpoco.accounting._terms import Terms
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 
-__all__ = ["AGAINST", "Section", "at_most", "odds_factor", "plain_sections", "span"]
+__all__ = ["odds_factor", "plain_sections", "span"]
 
-Section = tuple[str, str, tuple[str, ...]]  # title, text, items
+_Section = tuple[str, str, tuple[str, ...]]  # title, text, items
 
-AGAINST = {
+_AGAINST = {
     "everyone": (
         "anyone who sees everything that is released, even if they know the mechanism and all "
         "other data, chose these data themselves, and have any computing power"
@@ -72,7 +72,7 @@ def odds_factor(guarantee: Terms) -> tuple[float, float]:
 
 def plain_sections(
     g: Terms, people: int | None = None, about: Mapping[str, str] | None = None
-) -> Iterator[Section]:
+) -> Iterator[_Section]:
     """Yield title, text and items of every section.
 
     Parameters
@@ -99,7 +99,7 @@ def plain_sections(
         yield "WARNING", "", warned
     yield "What is protected", _protection(g), ()
     yield "Who is protected", "Everybody alike, however unusual their data are.", ()
-    yield "Against whom", f"Against {AGAINST[g.view]}.", ()
+    yield "Against whom", f"Against {_AGAINST[g.view]}.", ()
     lasting = "Later knowledge or faster computers do not weaken the protection."
     yield "For how long", f"For {span(g)} at most, taken together. {lasting}", ()
     yield "What an attacker could still learn", "", tuple(_risks(g))
@@ -118,12 +118,13 @@ def plain_sections(
         "or a sum. In a round the system makes one decision and receives one record.",
         (),
     )
-    exact = f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}; released: {g.mechanism}"
-    proof = f"{g.reference}; of the numbers above: docs/privacy/explanations.md"
-    yield "For experts", f"{exact}. Proof: {proof}.", ()
+    exact = f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}"
+    yield "For experts", f"{exact}. Proof of the numbers: docs/privacy/explanations.md.", ()
+    said = (f"Released: {g.mechanism}.", f"Proof: {g.reference}.")
+    yield "Stated by the issuer, not checked", "", said
 
 
-def _head(about: Mapping[str, str]) -> Section:
+def _head(about: Mapping[str, str]) -> _Section:
     """Return the title and one line per fact in `about`."""
     named = {"Software": f"dpoco {_core.__version__}", **about}
     title = named.pop("Title", "")
@@ -194,7 +195,7 @@ def _risks(g: Terms) -> Iterator[str]:
     )
     # The opinion's third risk is inference about a person who is already known.
     factor, exceeded = odds_factor(g)
-    fails = f", except with a chance of {at_most(exceeded, 2)}" if exceeded else ""
+    fails = f", except with a chance of {_at_most(exceeded, 2)}" if exceeded else ""
     suspicion = f"A suspicion that was {_percent(_SUSPICION)} likely"
     guess = _bound_sentence(
         guessing_probability(g),
@@ -263,7 +264,7 @@ def _gaps(g: Terms) -> Iterator[str]:
         yield "Information in the last digits of computed numbers."
 
 
-def at_most(bound: float, digits: int = 4) -> str:
+def _at_most(bound: float, digits: int = 4) -> str:
     """Return an upper bound as text with so many digits, rounded up.
 
     Rounding to nearest would make the text false in half of all cases.

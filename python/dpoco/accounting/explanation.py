@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +23,7 @@ import numpy as np
 from dpoco._json import plain_float
 from dpoco._validation import Fields
 from dpoco.accounting import conditions as meaning
-from dpoco.accounting._plain_statement import (
-    AGAINST,
-    Section,
-    at_most,
-    odds_factor,
-    plain_sections,
-    span,
-)
+from dpoco.accounting._plain_statement import odds_factor, plain_sections, span
 from dpoco.accounting._terms import Terms
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.conditions import UNPROVED
@@ -244,7 +237,7 @@ def _flagged_draws(loss: FlaggedDraws) -> str:
     return f"{text}: {count}{coin}"
 
 
-# Examples in an explanation: a coin flip, a guess and a rare suspicion; the usual levels of tests;
+# Examples: a coin flip, a guess and a rare suspicion; the usual levels of tests;
 # people with several records.
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
@@ -253,28 +246,12 @@ _GROUPS = (2, 5, 10)
 _STATED = ("delta", "private", "certified", "change", "view", "unit", "horizon", "mechanism")
 _WIDTH = 88
 
-_CHANGE = {
-    "replace": "nobody can tell the data of {unit} from any other data that could have been there",
-    "zero_out": "nobody can tell whether {unit} had any data; replaced data count as two changes",
-}
-_COMPUTED = {
-    "lattice": "The proof covers what the program computes: data are rounded to a public grid, at "
-    "a cost that is included, and the noise consists of whole steps of that grid with exactly the "
-    "right probabilities. The last digits of a released number reveal nothing.",
-    "float": "The proof is about real numbers. The program computes with 16 digits, and the proof "
-    "does not cover what the last of them could reveal.",
-}
-_OPEN = {
-    "server": "that a user takes part, when, and how often, is visible",
-    "others": "the protected user's own outputs depend on that user's data and are not covered",
-}
-
 # Outside reviews of proofs: page to name, date and commit, as stated on the page.
 REVIEWS: dict[str, str] = {}
 
 
 def facts(guarantee: Terms) -> Fields:
-    """Return the numbers behind `explain`, as a JSON-able dictionary.
+    """Return the numbers behind `explain`, and more of them, as a JSON-able dictionary.
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
     ``horizon``, ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the
@@ -306,8 +283,6 @@ def facts(guarantee: Terms) -> Fields:
             "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
         }
     paper, found = g.paper_epsilon, verdict(g)
-    # The second page proves the bounds on guessing, odds and tests.
-    pages = re.findall(r"docs/privacy/\w+\.md", f"{g.reference} docs/privacy/explanations.md")
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),
         "numerics": g.numerics,
@@ -316,34 +291,29 @@ def facts(guarantee: Terms) -> Fields:
         "verdict": found.kind,
         "sentence": found.sentence,
         "derived_conditions": list(g.derived),
-        "review": {page: REVIEWS.get(page, "none") for page in pages},
+        "review": _reviews(g),
     }
     return record
 
 
 def explain(
-    guarantee: Terms,
-    *,
-    plain: bool = False,
-    people: int | None = None,
-    about: Mapping[str, str] | None = None,
+    guarantee: Terms, *, people: int | None = None, about: Mapping[str, str] | None = None
 ) -> str:
-    """Return the guarantee in words, for readers who do not know differential privacy.
+    """Return the guarantee in plain words, for lawyers, auditors and the people concerned.
+
+    The text says what is protected, for whom, for how long, what an attacker can still learn
+    (singling out, linkability and inference), what the operator must do, and what is not covered.
+    It warns if epsilon is above 10 or delta above one over the number of people. `facts` has more
+    numbers.
 
     Parameters
     ----------
     guarantee : Guarantee
         Guarantee of any learner, mechanism or ledger.
-    plain : bool, default False
-        Return a statement without technical terms, for lawyers, auditors and the people concerned:
-        what is protected, for whom, for how long, what an attacker can still learn (singling out,
-        linkability and inference), what the operator must do, and what is not covered. It warns if
-        epsilon is above 10 or delta above one over the number of people.
     people : int, optional
         Number of people, for that warning. Default: the number of rounds.
     about : mapping of str to str, optional
-        Facts about the plain statement, by name, such as "Title", "File", "Operator". `about` and
-        `people` require `plain`.
+        Facts about the statement, by name, such as "Title", "File", "Operator".
 
     Returns
     -------
@@ -354,43 +324,17 @@ def explain(
     Raises
     ------
     ValueError, TypeError
-        If `people` is not a number of people, or is given without `plain`.
+        If `people` is not a number of people.
 
     Notes
     -----
     Proof of the meaning of the numbers: ``docs/privacy/explanations.md``.
     """
-    g, sections = guarantee, list[Section]()
-    if not plain and (people is not None or about is not None):
-        raise ValueError("people and about are of the plain statement: give plain=True")
-    if plain:
-        sections += plain_sections(g, people, about)
-    elif not g.private:
-        sections.append(("No privacy is promised", g.mechanism, g.conditions))
-    else:
-        record = facts(g)
-        bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
-        change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
-        everything = f" Everything is about all releases over at most {span(g)} together."
-        sections += [
-            ("What is protected", change + everything, ()),
-            ("Against whom", f"{AGAINST[g.view]}.", ()),
-            (
-                "What the numbers mean, for two streams that differ in this",
-                "",
-                tuple(_meaning(record)),
-            ),
-            ("What is not protected", "", tuple(_gaps(g, record))),
-        ]
-        if g.numerics is not None:
-            sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
-        sections += [("Conditions", "", g.derived)] if g.derived else []
-        sections.append(("Stated by the issuer, not checked", "", tuple(_issuer_items(g))))
-        proof = "For the numbers above: docs/privacy/explanations.md"
-        sections.append(("Proof", proof, ()))
-        review = tuple(f"{page}: {who}" for page, who in record["review"].items())
-        sections.append(("Reviewed outside the project", "", review))
-    lines = textwrap.wrap(verdict(g).sentence, _WIDTH, subsequent_indent="  ")
+    sections = [*plain_sections(guarantee, people, about)]
+    if guarantee.private:
+        reviews = tuple(f"{page}: {who}" for page, who in _reviews(guarantee).items())
+        sections.append(("Reviewed outside the project", "", reviews))
+    lines = textwrap.wrap(verdict(guarantee).sentence, _WIDTH, subsequent_indent="  ")
     for title, text, items in sections:
         lines.append(title)
         lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
@@ -399,65 +343,12 @@ def explain(
     return "\n".join(lines)
 
 
-def _issuer_items(g: Terms) -> Iterator[str]:
-    """Yield the statements that only the issuer makes, one per item."""
-    for name, value in issuer_says(g).items():
-        if isinstance(value, dict):
-            yield f"{name}: " + "; ".join(f"{key}: {_show(v)}" for key, v in value.items())
-        elif name == "further conditions":
-            yield from (f"condition: {text}" for text in value)
-        elif isinstance(value, list):
-            yield f"{name}: epsilon = {value[0]:.6g}, delta = {value[1]:.6g}"
-        else:
-            yield f"{name}: {_show(value)}"
-
-
-def _meaning(record: Fields) -> Iterator[str]:
-    """Yield sentences on what the numbers of `facts` bound: guesses, odds and tests."""
-    for prior, value in record["guessing"].items():
-        p = float(prior)
-        yield (
-            f"an attacker who gives one of them probability {p:g} beforehand guesses right with "
-            f"probability at most {at_most(value)} afterwards "
-            f"({max(p, 1.0 - p):g} without the releases)"
-        )
-    odds = record["odds"]
-    after = ", ".join(f"{float(p):g} -> {at_most(v)}" for p, v in odds["posterior"].items())
-    extent = "(e^epsilon), whatever is released"
-    if odds["exceeded"] > 0.0:
-        rare = at_most(odds["exceeded"], 3)
-        extent = f"(2 e^epsilon), except with probability {rare} (2 delta)"
-    # A factor too large for a double is a text, and the bound is vacuous.
-    factor = odds["factor"]
-    rise = "beyond all doubles" if isinstance(factor, str) else f"of at most {at_most(factor)}"
-    yield (
-        f"the odds of the true stream rise by a factor {rise} {extent}; as probabilities: {after}"
-    )
-    for alarm, power in record["power"].items():
-        yield (
-            f"a test that raises a false alarm with probability {float(alarm):g} raises a true one "
-            f"with probability at most {at_most(power)}"
-        )
-
-
-def _gaps(guarantee: Terms, record: Fields) -> Iterator[str]:
-    """Yield what is not protected, however small epsilon is."""
-
-    def number(value: float | str) -> str:
-        return "nothing known" if isinstance(value, str) else at_most(value)
-
-    groups = ", ".join(f"{k}: {number(epsilon)}" for k, epsilon in record["groups"].items())
-    yield (
-        f"more than {guarantee.unit}, such as several that one person contributes: epsilon at the "
-        f"same delta, by number of units: {groups}"
-    )
-    yield (
-        "facts about people in general: a conclusion that is reached with or without one unit does "
-        "not breach this guarantee, whomever it concerns"
-    )
-    yield "the same data released elsewhere: costs add up, see dpoco's Ledger"
-    if guarantee.view in _OPEN:
-        yield _OPEN[guarantee.view]
+def _reviews(guarantee: Terms) -> dict[str, str]:
+    """Return who outside the project has reviewed each page of the proof, or "none"."""
+    # The second page proves the bounds on guessing, odds and tests.
+    cited = f"{guarantee.reference} docs/privacy/explanations.md"
+    pages = re.findall(r"docs/privacy/\w+\.md", cited)
+    return {page: REVIEWS.get(page, "none") for page in pages}
 
 
 # -- the statement, for those who know the terms ---------------------------------------------------

@@ -152,32 +152,24 @@ def explain_command(
         "what dpoco sign, dpoco plan --json, dpoco run --json and dpoco publish write.",
         metavar="FILE",
     ),
-    plain: bool = shell.option(
-        False,
-        "A statement for lawyers, auditors and those concerned, without terms; with a warning "
-        "if epsilon is above 10, or delta above one over the number of people.",
-        "--plain",
-    ),
     people: int | None = shell.option(
-        None, "With --plain: how many people there are. [default: as many as rounds]"
+        None, "How many people there are. [default: as many as rounds]"
     ),
     as_json: shell.JsonFlag = False,
 ) -> None:
-    """Say what a guarantee protects, against whom, what its numbers mean, and what it leaves out.
+    """Say what a guarantee protects, against whom, and what it leaves out, in plain words.
 
-    All numbers are bounds for every attack, from the guarantee's own privacy curve.
+    For lawyers, auditors and those concerned; with a warning if epsilon is above 10, or delta above
+    one over the number of people. All numbers are bounds for every attack, from the guarantee's own
+    privacy curve. JSON has more of them.
 
     For example:
 
     dpoco plan ctrl --horizon 100000 --dimension 10 --json > plan.json
 
-    dpoco explain plan.json
-
-    dpoco explain plan.json --plain --people 5000
+    dpoco explain plan.json --people 5000
     """
     with shell.errors_in_one_line():
-        if people is not None and not plain:
-            raise ValueError("--people is used with --plain only")
         _, stated, signed = read_certificate(file)
         ledger = stated if isinstance(stated, Ledger) else None
         guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
@@ -198,19 +190,12 @@ def explain_command(
                 shown["signed"] = signed.about()
             shell.print_json(shown)
             return
-        about = about_file(file, signed)
-        if not plain and signed is not None:
-            typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
-        # If the statement is not plain, the file's name and signature were already printed above.
-        text = explain(guarantee, plain=plain, people=people, about=about if plain else None)
-        if ledger is not None:  # the charges contain facts that the sum does not
-            typer.echo(judge_ledger(ledger).sentence)
-            if not plain:
-                typer.echo(f"\n{ledger.report()}\n")
-            # The first line is the verdict on the sum alone; the indented lines that follow belong
-            # to it.
+        text = explain(guarantee, people=people, about=about_file(file, signed))
+        if ledger is not None:
+            # The verdict of the text, its first line and the indented ones below it, is on the sum
+            # alone. The charges contain facts that the sum does not.
             rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
-            text = "\n".join(rest)
+            text = "\n".join([judge_ledger(ledger).sentence, *rest, ledger.report()])
         typer.echo(text)
 
 
