@@ -5,12 +5,7 @@ from __future__ import annotations
 from dpoco.audit._events import learn_event
 from dpoco.audit._exercises import Exercise
 from dpoco.audit.anytime import AnytimeAudit, AnytimeReport
-from dpoco.audit.black_box import (
-    BlackBoxReport,
-    black_box_audit,
-    epsilon_lower_bound,
-    learner_runs,
-)
+from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
 from dpoco.audit.contract import check_learner, contract_checks
 from dpoco.audit.learner import audit_learner
 from dpoco.audit.likelihood import LikelihoodReport, likelihood_audit

@@ -338,10 +338,7 @@ class Counts:
         cls, hits: int, trials: int, neighbour_hits: int, neighbour_trials: int
     ) -> Counts:
         """Return valid counts, or raise naming the argument."""
-        given = {
-            "hits": (hits, trials),
-            "neighbour_hits": (neighbour_hits, neighbour_trials),
-        }
+        given = {"hits": (hits, trials), "neighbour_hits": (neighbour_hits, neighbour_trials)}
         for name, (count, total) in given.items():
             for value in (count, total):
                 if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):

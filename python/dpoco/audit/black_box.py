@@ -19,14 +19,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._validation import positive_int, real_in
-from dpoco.audit._events import (
-    Counts,
-    Event,
-    EventReport,
-    Outcomes,
-    best_event,
-    find_members,
-)
+from dpoco.audit._events import Counts, Event, EventReport, Outcomes, best_event, find_members
 from dpoco.audit._family import (
     Decision,
     Learner,

@@ -152,11 +152,7 @@ class ReplayReport(Findings):
 
 
 def replay_audit(
-    make_learner: Make,
-    stream: Stream,
-    replacements: Sequence[Sequence[object]],
-    *,
-    seed: int = 0,
+    make_learner: Make, stream: Stream, replacements: Sequence[Sequence[object]], *, seed: int = 0
 ) -> ReplayReport:
     """Play a stream and its neighbours on one random tape, and compare the runs.
 

@@ -315,11 +315,7 @@ def _resume(made: Monitor, state: Path | None, sink: Sink) -> Monitor:
 
 
 def _keep(
-    monitor: Monitor,
-    state: Path | None,
-    positions: Places,
-    sink: Sink,
-    ended: list[Release],
+    monitor: Monitor, state: Path | None, positions: Places, sink: Sink, ended: list[Release]
 ) -> None:
     """Store state, positions and pending output, before anybody sees the output."""
     if state is None:

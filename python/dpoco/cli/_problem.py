@@ -26,12 +26,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ranges import split
-from dpoco.cli._settings import (
-    Settings,
-    read_options,
-    read_participation,
-    refuse_useless,
-)
+from dpoco.cli._settings import Settings, read_options, read_participation, refuse_useless
 from dpoco.cli._shell import Note
 from dpoco.cli._tables import (
     Declaration,
