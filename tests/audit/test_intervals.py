@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.audit.faults import planted
 
 from dpoco import Budget, Participation
 from dpoco.audit import check_learner, likelihood_audit, replay_audit
@@ -200,6 +202,26 @@ def test_transcripts_have_the_stated_loss(relation):
     assert not report.violated, str(report)
     assert report.powerful
     assert report.detectable < 3.0
+
+
+def quieter(monitor, source):
+    """A fault: totals have less noise than is accounted for."""
+    total = monitor._mechanism
+    monitor._mechanism = replace(total, scale=0.8 * total.scale)
+    monitor._build(source._claim())
+    monitor._mechanism = total
+
+
+def test_totals_with_noise_of_another_scale_are_found():
+    make = maker(
+        {"n": Count(), "x": Mean(-1.0, 1.0)}, participation=PEOPLE, records_per_interval=MOST,
+        views=["total"], by={"g": range(20)},
+    )  # fmt: skip
+    neighbour = np.zeros_like(stream_of(make))
+    stream = neighbour.copy()
+    stream[[0, 2]] = [1.0, 1.0, 3.0]  # a person's intervals
+    # As few runs as an audit takes: each has hundreds of variates.
+    assert likelihood_audit(planted(make, quieter), stream, neighbour, 136).violated
 
 
 def test_monitors_keep_the_contract():

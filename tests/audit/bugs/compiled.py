@@ -1,10 +1,10 @@
-"""``python -m tests.audit.bugs.compiled``: bugs of one line in the compiled trusted base.
+"""``python -m tests.audit.bugs.compiled``: bugs of one line in compiled engines.
 
-One build holds all of them (`tests.mutation.compiled`). With one turned on, a fork looks at what is
-correct otherwise, and a check of the corpus must notice. Nothing is written.
+One build holds all of them (`tests.mutation.compiled`). With one turned on, a fork audits a learner
+as ``dpoco audit`` does, which must notice. Nothing is written.
 
     python -m tests.audit.bugs.compiled --build build/ed
-    python -m tests.audit.bugs.compiled --build build/ed --only sign-of-a-selection
+    python -m tests.audit.bugs.compiled --build build/ed --only one-alarm-too-many
 
 Needs what mutants of C++ need: ``tree-sitter``, ``tree-sitter-cpp``, Ninja and a build directory.
 """
@@ -12,7 +12,6 @@ Needs what mutants of C++ need: ``tree-sitter``, ``tree-sitter-cpp``, Ninja and 
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import tempfile
 import warnings
@@ -30,7 +29,7 @@ _LIMIT = 120.0  # seconds of a check
 
 @dataclass(frozen=True)
 class Mutation:
-    """An expression of a source, what becomes of it, and who must notice.
+    """An expression of a source, what becomes of it, and whose audit must notice.
 
     Attributes
     ----------
@@ -43,9 +42,8 @@ class Mutation:
         and what stands around it.
     after : str or None
         The expression that replaces it; None takes a statement out.
-    subject, check : str
-        ``module:name`` in this folder: what is looked at, and the check that must notice. A subject
-        without a module is the name of a standard case.
+    learner : str
+        Whose audit must notice.
     """
 
     name: str
@@ -53,8 +51,7 @@ class Mutation:
     file: str
     before: str
     after: str | None
-    subject: str
-    check: str
+    learner: str
 
     def site(self) -> tuple[int, int]:
         """Return the first byte of what is replaced, and the first behind it.
@@ -75,130 +72,51 @@ class Mutation:
 
 MUTATIONS = [
     Mutation(
-        "sign-of-a-selection", "An argmin for an argmax.",
-        "mechanisms/noisy_max.cpp", "settings_.largest ? 1.0 : -1.0",
-        "settings_.largest ? -1.0 : 1.0", "selections:the_useful_maximum", "checks:utility",
-    ),
-    Mutation(
-        "half-the-noise-of-a-selection", "The factor 2 of the exponential mechanism is lost.",
-        "mechanisms/noisy_max.cpp", "scale * noise[i]", "0.5 * scale * noise[i]",
-        "selections:the_counter", "checks:black_box",
-    ),
-    Mutation(
-        "query-without-noise", "Only the threshold is noisy.",
-        "mechanisms/above_threshold.cpp", "excess + draw(settings_.query_scale, source)",
-        "excess", "selections:the_threshold", "checks:replay",
-    ),
-    Mutation(
-        "noise-of-the-last-node-only", "A prefix has the noise of its last node instead of all.",
-        "mechanisms/noise_process.cpp",
-        "before == 0 ? nullptr : prefix[std::countr_zero(before)].data()",
-        "nullptr",
-        "sums:the_sum", "checks:likelihood",
-    ),
-    Mutation(
-        "clip-that-does-nothing", "Every vector counts as within its bound.",
-        "losses/record.cpp", "1.0 < ratio ? 1.0 : ratio", "ratio >= 0.0 ? 1.0 : ratio",
-        "sums:the_sum", "checks:replay",
-    ),
-    Mutation(
-        "clip-to-twice-the-bound", "The bound is taken for a radius of what may move.",
-        "losses/record.cpp", "std::isinf(order) ? bound : shrunk(bound, dimension)",
-        "2.0 * (std::isinf(order) ? bound : shrunk(bound, dimension))",
-        "sums:the_sum", "checks:replay",
-    ),
-    Mutation(
-        "acceptance-with-the-inverse-ratio", "A coin stays with the inverse of its factor.",
-        "mechanisms/switch_rule.cpp", "log_keep_ + log_stay_",
-        "log_keep_ - log_stay_",
-        "coupled:the_leader", "checks:likelihood",
-    ),
-    Mutation(
-        "coin-without-its-forced-part", "The probability of a forced switch is dropped.",
-        "mechanisms/switch_rule.cpp", "log_keep_ + log_stay_", "log_stay_",
-        "coupled:the_leader", "checks:likelihood",
-    ),
-    Mutation(
-        "one-stream-for-all", "The nonce of the generator forgets the stream.",
-        "random/source.cpp", "(stream_ << 4)", "(stream_ & 0)",
-        "draws:the_shared_source", "protocol:streams",
-    ),
-    Mutation(
-        "radius-as-printed", "The radius of a norm's noise is Gamma(d/2, 2 sigma).",
-        "noise/samplers.cpp", "«scale_» * std::sqrt(2.0 * gamma(",
-        "std::sqrt(scale_)", "published:the_radius", "checks:law",
-    ),
-    Mutation(
-        "proposal-thinned-too-little", "A draw between walls is kept too often far from the mean.",
-        "samplers/truncated_normal.cpp",
-        "0.5 * z * z <= source.exponential()",
-        "0.25 * z * z <= source.exponential()",
-        "draws:the_truncated", "checks:law",
-    ),
-    Mutation(
-        "one-round-past-the-horizon", "The horizon is compared with one round too few.",
-        "mechanisms/continual_sum.cpp", "rounds > horizon_ - round_",
-        "rounds > horizon_ + 1 - round_", "state:the_wall", "checks:contract",
-    ),
-    Mutation(
-        "bit-with-half-the-exponent", "e^(-epsilon/2) where e^(-epsilon) is the odds.",
-        "local/randomizers.cpp",
-        "(1.0 + «elementary::exp(-epsilon)»)", "elementary::exp(-2.0 * epsilon)",
-        "local:the_bits", "local:exact_ratio",
-    ),
-    Mutation(
-        "draws-that-do-not-advance", "A read leaves the position of the generator where it was.",
-        "random/source.cpp", "  «from.position += count;»\n  return {", None,
-        "sums:the_sum", "checks:replay",
-    ),
-    Mutation(
         "state-that-survives-an-alarm", "The sums of a test go on after its alarm.",
         "experts/shift_detector.cpp", "statistic_.reset();", None,
-        "shift-detector", "checks:standard_audit",
+        "shift-detector",
     ),
     Mutation(
         "selection-that-survives-an-alarm", "An epoch goes on after the alarm that ends it.",
         "experts/shift_detector.cpp", "instance_.restart();", None,
-        "shift-detector", "checks:standard_audit",
+        "shift-detector",
     ),
     Mutation(
         "one-fresh-draw-too-many", "A cap on switches allows one more.",
         "mechanisms/switch_rule.cpp", "switches_ >= settings_.max_switches",
-        "switches_ > settings_.max_switches", "oblivious-tracker", "checks:standard_audit",
+        "switches_ > settings_.max_switches", "oblivious-tracker",
     ),
     Mutation(
         "one-switch-too-many", "The same cap, for decisions that are points.",
         "mechanisms/switch_rule.cpp", "switches_ >= settings_.max_switches",
         "switches_ > settings_.max_switches", "ctrl",
-        "checks:standard_audit",
     ),
     Mutation(
         "one-alarm-too-many", "A threshold answers once more after its last alarm.",
         "mechanisms/above_threshold.cpp", "left_ = «settings_.alarms»",
-        "settings_.alarms + 1", "above-threshold", "checks:standard_audit",
+        "settings_.alarms + 1", "above-threshold",
     ),
     Mutation(
         "half-the-forgetting", "Weights are shared at half the rate.",
         "experts/batch_share.cpp",
         "settings_.share_rate / static_cast<double>(n - 1)",
         "0.5 * settings_.share_rate / static_cast<double>(n - 1)",
-        "batch-share", "checks:standard_audit",
+        "batch-share",
     ),
     Mutation(
         "uncentred-for-an-even-number", "Sums of an even number of experts are not centred.",
         "experts/batch_share.cpp", "settings_.centered",
-        "settings_.centered && n % 2 == 1", "batch-share", "checks:standard_audit",
+        "settings_.centered && n % 2 == 1", "batch-share",
     ),
     Mutation(
         "clock-that-stops-at-nan", "A record that is not finite does not move its arm's clock.",
         "bandits/high_dimensional_bandit.cpp", "model.skip(model.round())",
         "other != arm ? model.skip(model.round()) : void()", "high-dimensional-bandit",
-        "checks:standard_audit",
     ),
     Mutation(
         "off-diagonal-counted-twice", "Packed products carry the factor 2, not its root.",
         "bandits/linucb.cpp", "kSqrtTwo * own", "2.0 * own",
-        "linucb", "checks:standard_audit",
+        "linucb",
     ),
     Mutation(
         "off-diagonal-counted-twice-by-a-leader", "The same in a learner with a squared loss.",
@@ -207,24 +125,23 @@ MUTATIONS = [
         "  std::size_t left = i, row = features.size();  // of the triangle\n"
         "  while (row > 0 && left >= row) left -= row--;\n"
         "  add(left == 0 || row == 0 ? entry : kSqrtTwo * entry);\n})",
-        "noisy-ftrl", "checks:standard_audit",
+        "noisy-ftrl",
     ),
     Mutation(
         "scale-without-the-batch", "Noise for a batch's mean is added to its sum.",
         "frank_wolfe/frank_wolfe.cpp",
         "static_cast<double>(settings_.batch) * weight()", "weight()", "polyhedral-frank-wolfe",
-        "checks:standard_audit",
     ),
     Mutation(
         "noise-of-a-block-repeats", "All rounds of a block of a run get the noise of the first.",
         "mechanisms/continual_sum.cpp", "std::exchange(next_, next_ + width())",
-        "next_", "noisy-ftrl", "checks:standard_audit",
+        "next_", "noisy-ftrl",
     ),
     Mutation(
         "last-record-of-a-run-dropped", "The last of many records in one call is not added.",
         "oco/record_learner.cpp", "admit(label, !losses.empty())",
         "t > 0 && t + 1 == rounds ? 0.0 : admit(label, !losses.empty())",
-        "tree-frank-wolfe", "checks:standard_audit",
+        "tree-frank-wolfe",
     ),
     Mutation(
         "noise-shared-between-coordinates", "Entries beyond a block repeat those of the first.",
@@ -233,7 +150,7 @@ MUTATIONS = [
         "current_->fill(source, out), [&] {\n"
         "  for (std::size_t i = 0; i < out.size(); ++i)\n"
         "    if (i % d_ >= 16) out[i] = out[i - 16];\n}()",
-        "continual-sum", "checks:standard_audit",
+        "continual-sum",
     ),
 ]  # fmt: skip
 
@@ -254,13 +171,12 @@ def main(arguments: list[str] | None = None) -> int:
         loaded(extensions)
         alarms = {each.name for each in chosen if _verdict(each) != "silent"}
         missed = []
-        print("| change | what went wrong | where | check | result |\n|---|---|---|---|---|")
+        print("| change | what went wrong | where | result |\n|---|---|---|---|")
         for number, each in enumerate(chosen):
             page.turn_on(number)
             found = _verdict(each) if number in compiled else "no build"
-            check = each.check.split(":")[1]
             missed += [each.name] * (found != "noticed")
-            print(f"| {each.name} | {each.story} | `{each.file}` | {check} | {found} |", flush=True)
+            print(f"| {each.name} | {each.story} | `{each.file}` | {found} |", flush=True)
     print(f"not noticed: {missed}; noticed in what is correct: {alarms}", file=sys.stderr)
     return int(bool(alarms or missed))
 
@@ -272,22 +188,17 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def named(name: str) -> object:
-    """Return what ``module:name`` is, in this folder."""
-    module, attribute = name.split(":")
-    return getattr(importlib.import_module(f"tests.audit.bugs.{module}"), attribute)
+def look(learner: str) -> bool:
+    """Whether the audit of a learner, with fewer runs than by default, finds a violation."""
+    from dpoco.audit import audit_learner  # with the changed sources
 
-
-def look(subject: str, check: str) -> bool:
-    """Whether a check notices something about a subject."""
     warnings.simplefilter("ignore")
-    seen = named(subject)() if ":" in subject else subject  # type: ignore[operator]
-    return bool(named(check)(seen))  # type: ignore[operator]
+    return audit_learner(learner, trials=300).violated
 
 
 def _verdict(mutation: Mutation) -> str:
     """Return what a fork says, with the changes that are on."""
-    found = forked(partial(look, mutation.subject, mutation.check), _LIMIT)
+    found = forked(partial(look, mutation.learner), _LIMIT)
     return {True: "noticed", False: "silent", None: "timeout"}.get(found, "error")
 
 

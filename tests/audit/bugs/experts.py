@@ -1,9 +1,8 @@
-"""Bugs of learners of experts: epochs, instances, signs, noise of shares."""
+"""Bugs of learners of experts: signs, instances."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,35 +10,13 @@ import numpy as np
 from tests.descriptions import tuned
 
 import dpoco
-from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, ShiftDetector
+from dpoco.experts import EpochSelector, PrefixHedge, ShiftDetector
 
-from .checks import likelihood, replay, utility
+from .checks import replay, utility
 from .kit import Bug, maker, remade
 
-PURE = dpoco.Budget(1.0, 0.0)
-N, T = 3, 12
-LOSSES = np.random.default_rng(5).uniform(size=(T, N))
-EPOCHS = maker(EpochSelector, N, horizon=T, budget=PURE)
-RICH = maker(EpochSelector, N, horizon=60, budget=dpoco.Budget(50.0, 0.0))
-HEDGE = maker(PrefixHedge, N, horizon=60, budget=dpoco.Budget(50.0, 1e-3))
-FLIPPED = [(2, 1.0 - np.round(LOSSES[2])), (6, np.array([1.0, 0.0, 1.0]))]
-FLIPPED.append((4, 1.0 - np.round(LOSSES[4])))
-
-
-@functools.cache
-def the_epochs() -> Any:
-    return SimpleNamespace(make=EPOCHS, stream=LOSSES, pairs=FLIPPED)
-
-
-class Overlapping(EpochSelector):
-    """Half of a round's losses are counted in the next round, too."""
-
-    before: Any = 0.0
-
-    def observe(self, losses: Any) -> None:
-        row = np.asarray(losses)
-        mixed, self.before = 0.5 * (row + self.before), row
-        super().observe(mixed)
+RICH = maker(EpochSelector, 3, horizon=60, budget=dpoco.Budget(50.0, 0.0))
+HEDGE = maker(PrefixHedge, 3, horizon=60, budget=dpoco.Budget(50.0, 1e-3))
 
 
 def played(make: Any) -> float:
@@ -113,52 +90,7 @@ class Sticky(ShiftDetector):
         super().observe(row)
 
 
-class Exact(BatchShare):
-    """Plays the best expert of the losses without noise."""
-
-    totals: Any = 0.0
-
-    def decide(self) -> Any:
-        played = super().decide()
-        return int(np.argmin(self.totals)) if np.ndim(self.totals) else played
-
-    def observe(self, losses: Any) -> None:
-        super().observe(losses)
-        self.totals = self.totals + np.asarray(losses)
-
-
-SHARE = maker(BatchShare, 4, horizon=7, budget=PURE, batch=2, learning_rate=0.1)
-CORNER = np.tile([1.0, 0.0, 0.0, 0.0], (6, 1))
-CORNER[1] = [1.0, 1.0, 0.0, 0.0]
-ACROSS = CORNER.copy()
-ACROSS[1] = 1.0 - CORNER[1]
-
-
-@functools.cache
-def the_share() -> Any:
-    return SimpleNamespace(
-        make=SHARE, stream=CORNER, neighbour=ACROSS, pairs=[(1, ACROSS[1])], trials=600
-    )
-
-
-def a_quarter(subject: Any) -> Any:
-    return remade(scale=0.25 * SHARE.honest().plan.mechanism.scale)(subject)
-
-
-def quiet(learner: Any, source: Any) -> Any:
-    honest = learner._mechanism
-    learner._mechanism = replace(honest, scale=0.0)
-    try:
-        return learner._build_engine({"key": source._key, "stream": 1})
-    finally:
-        learner._mechanism = honest
-
-
 BUGS = [
-    Bug("epochs-that-overlap", the_epochs, remade(Overlapping), (replay,)),
-    Bug("shares-drawn-from-exact-losses", the_share, remade(Exact), (likelihood,)),
     Bug("sign-of-the-losses", the_useful_hedge, negated, (utility,)),
     Bug("record-handed-to-the-next-instance", the_detector, remade(Sticky), (replay,)),
-    Bug("share-with-a-quarter-of-the-noise", the_share, a_quarter, (replay, likelihood)),
-    Bug("share-without-noise", the_share, remade(engine=quiet), (replay, likelihood)),
 ]

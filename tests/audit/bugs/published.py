@@ -40,7 +40,7 @@ from .checks import (
     sampled_losses,
     utility,
 )
-from .experts import ACROSS, CORNER, negated, the_useful_epochs
+from .experts import negated, the_useful_epochs
 from .kit import Bug, Patch, maker, other, remade
 
 # ---- Han et al.: the noise -----------------------------------------------------------------------
@@ -226,6 +226,10 @@ def restarted(subject: Any) -> Any:
     return other(subject, worst=lambda: subject.worst(restart_at_the_alarm=True))
 
 
+CORNER = np.tile([1.0, 0.0, 0.0, 0.0], (6, 1))
+CORNER[1] = [1.0, 1.0, 0.0, 0.0]
+ACROSS = CORNER.copy()
+ACROSS[1] = 1.0 - CORNER[1]
 SHARE = maker(
     BatchShare, 4, horizon=7, budget=dpoco.Budget(1.0, 0.0), batch=1, learning_rate=0.1,
     noise="laplace",

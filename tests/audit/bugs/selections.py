@@ -32,7 +32,6 @@ LOUD = maker(
 SCORES = np.zeros((ROUNDS, 4))
 MOVED = SCORES + np.array([1.0, -1.0, -1.0, -1.0])
 ALARM = maker(AboveThreshold, horizon=20, budget=PURE, sensitivity=1.0)
-ALARMS = maker(AboveThreshold, horizon=20, budget=PURE, alarms=3, sensitivity=1.0)
 
 
 @functools.cache
@@ -76,32 +75,6 @@ class Stuck(NoisyMax):
         return super().select(scores)
 
 
-class Hasty(NoisyMax):
-    """Where the best score is far ahead nothing is drawn."""
-
-    def select(self, scores: Any) -> int:
-        second, first = np.sort(np.asarray(scores))[-2:]
-        return int(np.argmax(scores)) if first - second > 1.5 else super().select(scores)
-
-
-class Remembering(NoisyMax):
-    """Adds the scores of earlier selections."""
-
-    total: Any = 0.0
-
-    def select(self, scores: Any) -> int:
-        self.total = self.total + np.asarray(scores)
-        return super().select(self.total)
-
-
-@functools.cache
-def the_loud_maximum() -> Any:
-    """A clear winner, then its opposite: what counts on has another one."""
-    rows = np.zeros((ROUNDS, 4))
-    rows[:2, 0] = [1.5, -1.0]
-    return other(the_maximum(), make=LOUD, stream=rows, pairs=[(0, [0.5, 0.0, 0.0, 0.0])])
-
-
 @functools.cache
 def the_useful_maximum() -> Any:
     """Selections that have noise of scale 1/10 and a best score 3 ahead."""
@@ -127,61 +100,6 @@ def the_threshold() -> Any:
     return SimpleNamespace(make=ALARM, stream=VALUES, pairs=[(3, -5.0), (11, -7.0)])
 
 
-def tests(make: Any) -> Any:
-    """When the first alarm comes, in many runs; 0 if never."""
-
-    def run(values: Any, count: int, source: Any) -> Any:
-        found = np.zeros(count, dtype=np.int64)
-        for i in range(count):
-            learner = make(source)
-            for t, value in enumerate(values):
-                if learner.test(value):
-                    found[i] = t + 1
-                    break
-        return found
-
-    return run
-
-
-QUIET = np.zeros(12)
-QUIET[-1] = 6.0
-RISEN = QUIET + 1.0
-RISEN[-1] = 5.0
-
-
-@functools.cache
-def the_heard_threshold() -> Any:
-    """Queries that move by 1, the silent ones up and the last one down."""
-    margin = ALARM.honest().plan.tuning.margin
-    return SimpleNamespace(
-        make=ALARM, run=tests(ALARM), stream=QUIET + margin, neighbour=RISEN + margin,
-        epsilon=1.0, runs=1600,
-    )  # fmt: skip
-
-
-def heard(plant: Any) -> Any:
-    def planted(subject: Any) -> Any:
-        learner = plant(subject)
-        return other(learner, run=tests(learner.make))
-
-    return planted
-
-
-class FrozenQueries(AboveThreshold):
-    """The noise of a query is that of the query before."""
-
-    start: Any = None
-
-    def test(self, value: float, threshold: float = 0.0) -> bool:
-        answer = super().test(value, threshold)
-        words = np.frombuffer(self._engine.state(), dtype="<u8").copy()
-        if self.start is None:
-            self.start = words[-6:].copy()
-        words[-6:] = self.start
-        self._engine.restore(words.tobytes())
-        return answer
-
-
 BUGS = [
     Bug("exponential-mechanism-without-the-two", the_maximum, halved, (replay, likelihood)),
     Bug(
@@ -189,20 +107,6 @@ BUGS = [
         lambda subject: other(subject, run=picks(COUNTS)), (black_box,),
     ),
     Bug("selection-noise-reused", the_maximum, remade(Stuck), (replay, likelihood)),
-    Bug("early-exit-for-clear-winners", the_maximum, remade(Hasty), (replay,)),
-    Bug("scores-that-remember", the_loud_maximum, remade(Remembering), (replay,)),
     Bug("argmin-for-argmax", the_useful_maximum, remade(largest=False), (utility,)),
-    Bug(
-        "queries-without-noise", the_heard_threshold, heard(remade(query_scale=1e-3)),
-        (black_box,),
-    ),
-    Bug(
-        "threshold-noise-too-small", the_threshold,
-        lambda subject: remade(
-            threshold_scale=0.5 * ALARM.honest().plan.mechanism.threshold_scale
-        )(subject),
-        (replay,),
-    ),
-    Bug("query-noise-reused", the_threshold, remade(FrozenQueries), (replay,)),
     Bug("threshold-kept-after-its-alarm", the_threshold, remade(alarms=3), (replay,)),
 ]  # fmt: skip

@@ -39,11 +39,6 @@ def the_sum() -> Any:
     return SimpleNamespace(make=SUM, stream=ROWS, neighbour=OTHER, pairs=BIG, trials=300)
 
 
-@functools.cache
-def the_long_sum() -> Any:
-    return other(the_sum(), trials=900)
-
-
 # ---- noise for too small a sensitivity -----------------------------------------------------------
 
 
@@ -88,16 +83,6 @@ class ClippedAfterwards(ContinualSum):
         released = np.asarray(super().push(value))
         far = np.linalg.norm(released) / (self._mechanism.summand.bound * (self.round + 8))
         return released / max(1.0, far)
-
-
-class PoisonedSum(ContinualSum):
-    """Records with an entry that is not finite get past the clip, with what else they hold."""
-
-    def push(self, value: Any) -> Any:
-        row = np.asarray(value, dtype=float)
-        if np.isfinite(row).all():
-            return super().push(row)
-        return super().push(np.zeros_like(row)) + np.nan_to_num(row, nan=5.0)
 
 
 # ---- noise that is no fresh noise ----------------------------------------------------------------
@@ -224,18 +209,6 @@ class LouderForLarge(ContinualSum):
         return released + (released - total if row[0] < 0.0 else 0.0)
 
 
-class SkipsZeros(ContinualSum):
-    """Nothing was added, so nothing is drawn: an early exit."""
-
-    last: Any = None
-
-    def push(self, value: Any) -> Any:
-        if self.last is not None and not np.any(np.asarray(value)):
-            return self.last
-        self.last = super().push(value)
-        return self.last
-
-
 class Averaging(ContinualSum):
     """Adds half of the vector of the round before, too."""
 
@@ -250,14 +223,12 @@ class Averaging(ContinualSum):
 
 BUGS = [
     Bug("half-the-sensitivity", the_sum, scaled(0.5), (replay, likelihood)),
-    Bug("missing-root-two", the_long_sum, scaled(math.sqrt(0.5)), (replay, likelihood)),
     Bug("clip-in-the-wrong-norm", the_cube_sum, clipper(1.0, math.inf), (replay, likelihood)),
     Bug("no-clip", the_sum, clipper(1e6, 2.0), (replay,)),
     Bug(
         "clip-after-noise", the_sum,
         lambda subject: clipper(1e6, 2.0)(remade(ClippedAfterwards)(subject)), (replay,),
     ),
-    Bug("non-finite-record-passes", the_sum, remade(PoisonedSum), (replay,)),
     Bug("noise-of-the-first-round-for-ever", the_sum, remade(SameNoise), (likelihood,)),
     Bug("stream-restarted-every-round", the_sum, remade(Restarted), (replay, likelihood)),
     Bug(
@@ -273,6 +244,5 @@ BUGS = [
         lambda subject: other(subject, total=single_precision), (drift,),
     ),
     Bug("noise-chosen-by-the-data", the_sum, remade(LouderForLarge), (replay,)),
-    Bug("early-exit-for-empty-records", the_sum, remade(SkipsZeros), (replay,)),
     Bug("record-kept-for-a-second-round", the_sum, remade(Averaging), (replay,)),
 ]  # fmt: skip

@@ -34,7 +34,7 @@ def test_the_page_tells_of_every_bug_in_order():
 
 def test_every_bug_is_told_apart():
     names = [bug.name for bug in catalogue.BUGS]
-    assert len(set(names)) == len(names) >= 80
+    assert len(set(names)) == len(names) >= 50
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name) for name in names)
     assert all(callable(bug.correct) and callable(bug.plant) for bug in catalogue.BUGS)
 
@@ -55,10 +55,8 @@ def test_everything_printed_that_breaks_privacy_is_planted():
     assert len(private) == len(broken)
 
 
-def test_changes_of_the_compiled_base_still_apply():
+def test_changes_of_compiled_engines_still_apply():
     for mutation in compiled.MUTATIONS:
         assert mutation.site()
-        named = [name for name in (mutation.subject, mutation.check) if ":" in name]
-        assert mutation.subject in (*named, *standard_names())
-        assert all(callable(compiled.named(name)) for name in named)
+        assert mutation.learner in standard_names()
         assert f"| {mutation.name} |" in PAGE
