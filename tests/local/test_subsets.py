@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from itertools import combinations
 
 import mpmath
@@ -12,7 +14,7 @@ from local_cases import FA, LEVELS, UNITS, exceeds
 from tests.local.exact import exact_audit
 from tests.probes import probes
 
-from dpoco.local import SubsetRandomizer
+from dpoco.local import BitRandomizer, ClientPool, Hypotheses, SubsetRandomizer
 from dpoco.privacy.mechanisms.local_report import at_most_exp
 from dpoco.random import Source
 
@@ -69,10 +71,42 @@ def test_subset_thresholds():
                 * mpmath.mpf(size)
                 / (size + (labels - size) * mpmath.exp(-mpmath.mpf(epsilon)))
             )
-            assert 0 < ideal - randomizer.inside < 9
+            spread = 2.0 * epsilon * ideal * (UNITS - ideal) / UNITS**2
+            assert 0 < ideal - randomizer.inside < 9 + spread
         assert at_most_exp(randomizer.law.ratio, epsilon)
         if epsilon < 15:
             assert randomizer.gain == pytest.approx(math.expm1(epsilon), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "reports", "budget", "labels"),
+    [(9.3, 7, 65.1, 11208), (11.3, 23, 259.9, 64657), (19.452, 15, 291.78, 280476360)],
+)
+def test_reports_that_the_ledger_admits_keep_to_the_budget(epsilon, reports, budget, labels):
+    """Their doubles add up to more than the budget, by up to 2^-52 of it."""
+    over = Fraction(epsilon) * reports / Fraction(budget) - 1
+    assert 0 < over <= Fraction(1, 2**52)
+    users = ClientPool(Hypotheses(np.eye(2)), 1, epsilon_max=budget, max_reports=reports)._ledgers
+    for _ in range(reports):
+        users.charge(None, epsilon, budget, reports)
+    for size in (1, 2):
+        law = SubsetRandomizer(labels, size, epsilon).law
+        assert at_most_exp(law.ratio**reports, budget)
+        bits = BitRandomizer(epsilon, size).law
+        assert at_most_exp(bits.ratio**reports, budget)
+
+
+def test_log_ratios_stay_below_epsilon_by_what_the_ledger_gives_away():
+    generator = np.random.default_rng(5)
+    for _ in range(400):
+        epsilon = float(generator.uniform(1e-3, 30))
+        # The probability of the own label is near 1/2, where a unit changes the log-ratio least.
+        labels = int(min(2**31 - 1, max(2, math.exp(epsilon) * generator.uniform(0.5, 2))))
+        with localcontext(Context(prec=60)):
+            most = (Decimal(epsilon) * (1 - Decimal(2) ** -52)).exp()
+            for law in (SubsetRandomizer(labels, 1, epsilon).law, BitRandomizer(epsilon).law):
+                ratio = law.ratio
+                assert Decimal(ratio.numerator) <= most * Decimal(ratio.denominator)
 
 
 @pytest.mark.parametrize(

@@ -63,15 +63,20 @@ SubsetLaw::SubsetLaw(std::uint64_t labels, std::uint64_t size, double epsilon)
   }
   const auto d = static_cast<double>(size);
   const double rest = static_cast<double>(labels - size) * elementary::exp(-epsilon);
-  const auto units = static_cast<std::uint64_t>(static_cast<double>(kUnits) * (d / (d + rest)));
-  if (units > kMargin) {
+  const double p = d / (d + rest);
+  const auto units = static_cast<std::uint64_t>(static_cast<double>(kUnits) * p);
+  // The second term lowers the log-ratio by 2^-52 epsilon, by which a device's ledger may exceed
+  // its budget. For bits, kMargin alone does so.
+  const std::uint64_t margin =
+      kMargin + static_cast<std::uint64_t>(2.0 * epsilon * (p * (1.0 - p)));
+  if (units > margin) {
     // Below the share of a uniform subset, the margin has used up epsilon: other labels would be
     // likelier than the own label, by any factor.
-    const Wide share = multiply(units - kMargin, labels);
+    const Wide share = multiply(units - margin, labels);
     const Wide uniform = multiply(kUnits, size);
     const bool more =
         share.high != uniform.high ? share.high > uniform.high : share.low > uniform.low;
-    if (more) inside_ = units - kMargin;
+    if (more) inside_ = units - margin;
   }
   if (size > kFew) marks_.resize((labels + 63) / 64);
   chosen_.reserve(size);
