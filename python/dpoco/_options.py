@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 __all__ = ["SENTENCES", "Option", "argument_options", "constructor_options"]
 
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 # One help text for every argument that commands take.
 SENTENCES = {
     "adversary": "Losses that the regret bound is for; privacy does not depend on it.",
@@ -114,6 +115,11 @@ class Option:
         plain = [each for each in self.types if each is not NoneType and each is not tuple]
         return plain[0] if len(plain) == 1 and plain[0] in (bool, int, float) else str
 
+    @property
+    def kind(self) -> str:
+        """Type of a value, in words for an error."""
+        return _KINDS[self.flag_type]
+
     def read(self, value: object) -> Any:
         """Return the value of a flag or of a file of settings, where a text may be a number.
 
@@ -132,7 +138,7 @@ class Option:
                 except (KeyError, ValueError):
                     continue
         if str not in self.types:
-            raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
+            raise ValueError(f"{self.name} must be {self.kind}; got {value!r}")
         return value
 
 

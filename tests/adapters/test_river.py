@@ -286,7 +286,9 @@ def test_budgets_bounds_steps_and_weights(recwarn):
         PrivateClassifier(NAMES, **stated, feature_bound=1.0, budget=BUDGET)
     with pytest.raises(TypeError, match="epsilon and delta must be given"):
         PrivateClassifier(NAMES, horizon=100, feature_bound=1.0)
-    with pytest.raises(ValueError, match=r"private ranges of .* a tenth of 100 rounds is 10"):
+    with pytest.raises(
+        ValueError, match=r"search for the ranges of .* a tenth of 100 rounds is 10"
+    ):
         PrivateClassifier(NAMES, **stated)
     with pytest.raises(TypeError, match=r"^label_bound must be given"):
         PrivateRegressor(NAMES, **stated, feature_bound=1.0)

@@ -414,7 +414,7 @@ def test_bounds_are_asked_for_and_radii_are_usual_ones():
     scaler, stated = PublicScaler((0, 100)), {"epsilon": 1.0, "delta": 1e-6, "random_state": 1}
     with pytest.raises(TypeError, match=r"^label_bound must be given: .* PublicScaler"):
         PrivateOnlineRegressor(**stated, feature_bound=1).fit(rows, target)
-    with pytest.raises(ValueError, match="private ranges of 11 columns"):
+    with pytest.raises(ValueError, match="search for the ranges of 11 columns"):
         PrivateOnlineRegressor(**stated).fit(rows[:9000], target[:9000])
     stated |= {"feature_bound": 1.0, "label_bound": 400.0}
     usual, old = (

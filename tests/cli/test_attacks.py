@@ -307,7 +307,7 @@ def test_reading_is_strict(tmp_path, name):
 def test_what_surrounds_a_guarantee_is_known(tmp_path, invoke, name):
     path = written(tmp_path / "c.json", HELD[name]())
     for options in ((), ("--independent",)):
-        assert ": not one: " in invoke("verify", *options, path, code=2).stdout
+        assert ": nothing to verify: " in invoke("verify", *options, path, code=2).stdout
     invoke("explain", path, code=2)
 
 

@@ -49,7 +49,7 @@ CASES = [  # command lines, and what is said
     ("run --set intercept=false", "need a FILE"),
     ("run --loss hinge", "loss must be one of"),
     ("run --epsilon 0", "epsilon"),
-    ("run --epsilon abc", "epsilon must be float"),
+    ("run --epsilon abc", "epsilon must be a number"),
     ("run --delta 1", "delta"),
     ("run --set p=0.5", "p must be in"),
     ("run --set radius=-1", "radius"),
@@ -62,7 +62,7 @@ CASES = [  # command lines, and what is said
     ("run --set slope-bound=0.4", "slope_bound must be in [1/2, 1]"),
     ("run --set slope-bound=0.5 --loss huber", "slope-bound is for --loss logistic"),
     ("run --set slope-bound=0.5 --learner tree-frank-wolfe", "has no bounds for a slope_bound"),
-    ("run --learner tree-frank-wolfe --set batch=many", "batch must be int"),
+    ("run --learner tree-frank-wolfe --set batch=many", "batch must be a whole number"),
     ("run --learner tree-frank-wolfe --set step-skale=2", "did you mean 'step_scale'?"),
     ("run --learner tree-frank-wolfe --set domain=ball", "nor option of tree-frank-wolfe"),
     ("run --learner noisy-ftrl --set weights=none", "weights"),
@@ -137,7 +137,7 @@ CASES = [  # command lines, and what is said
     ("run --learner distribution-learner", "not for this"),
     ("run phishing --learner noisy-newton --set radius=inf", "radius must be finite"),
     ("run phishing --learner noisy-newton --set slope-bound=inf", "slope_bound must be"),
-    ("run --horizon ten", "horizon must be int"),
+    ("run --horizon ten", "horizon must be a whole number"),
     ("run --learner comw --set batch=2", "nor option of comw, 'batch'"),
     ("run --learner noisy-newton --loss squared", "needs --loss logistic or huber"),
     ("run --set switches=2 --learner comw", "nor option of comw"),
@@ -195,6 +195,16 @@ def test_one_clear_line(capfd, words, message, tmp_path):
     assert "secret" not in err
     assert "1.25" not in err
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("words", ["", "plan", "journal", "table"])
+def test_a_group_without_a_command_shows_its_help(capfd, words):
+    from dpoco.cli import main
+
+    assert main(words.split()) == 0
+    out, err = capfd.readouterr()
+    assert f"Usage: dpoco {words}" in out
+    assert err == ""
 
 
 def test_labels_outside_the_range_are_clipped(capfd, tmp_path):

@@ -96,9 +96,9 @@ def test_settings_come_from_a_file_then_from_set_then_from_flags(tmp_path):
     [
         ("epsilonn=1", None),  # an option of the learner, as far as one knows here
         ("epsilon", "NAME=VALUE"),
-        ("epsilon=much", "epsilon must be float; got 'much'"),
-        ("figure=maybe", "figure must be bool; got 'maybe'"),
-        ("repeats=1.5", "repeats must be int"),
+        ("epsilon=much", "epsilon must be a number; got 'much'"),
+        ("figure=maybe", "figure must be true or false; got 'maybe'"),
+        ("repeats=1.5", "repeats must be a whole number"),
     ],
 )
 def test_values_have_the_types_of_their_settings(text, message):

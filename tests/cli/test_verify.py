@@ -127,7 +127,7 @@ def test_other_files_are_none_of_these(invoke, tmp_path, files):
         database.execute("CREATE TABLE t (x)")
     for name in ("notes.txt", "other.json", "other.db", "missing.json"):
         result = invoke("verify", tmp_path / name, code=2)
-        assert "not one" in result.stdout
+        assert "nothing to verify" in result.stdout
     invoke("verify", files / "plan.json", tmp_path / "notes.txt", code=2)
 
 
@@ -156,8 +156,8 @@ def test_the_independent_checker_proves_what_is_in_every_kind_of_file(invoke, fi
         ({"mu": 0.1}, 1, "refuted: not proved: mu says more than what is described"),
         ({"view": "server"}, 1, "not covered: the view 'server'"),
         ({"description": None}, 1, "not covered: there is no description"),
-        ({"version": 3}, 2, "not one: a certificate of version 3; 2 is read"),
-        ({"delta": "small"}, 2, "not one: delta cannot be 'small'"),
+        ({"version": 3}, 2, "nothing to verify: a certificate of version 3; 2 is read"),
+        ({"delta": "small"}, 2, "nothing to verify: delta cannot be 'small'"),
     ],
 )
 def test_the_independent_checker_refuses_in_a_sentence(invoke, tmp_path, edits, code, said):
@@ -167,7 +167,7 @@ def test_the_independent_checker_refuses_in_a_sentence(invoke, tmp_path, edits, 
     assert said in output
     assert output.count("\n") == 1
     path.write_text(path.read_text()[:-9])
-    assert ": not one: " in invoke("verify", "--independent", path, code=2).stdout
+    assert ": nothing to verify: " in invoke("verify", "--independent", path, code=2).stdout
 
 
 def test_a_charge_without_a_certificate_is_not_covered(invoke, tmp_path):

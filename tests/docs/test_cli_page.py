@@ -70,6 +70,40 @@ def test_every_command_is_on_the_page():
     assert {name for name in commands if f"`dpoco {name}`" not in page} == set()
 
 
+LINES = re.compile(
+    r"^(?:\$ |.*[`] ?)?(?:dpoco) ((?:[a-z][^\n`|#<>]|\\\n)[^\n`|#<>]*(?:\\\n[^\n`|#<>]*)*)",
+    re.MULTILINE,
+)
+
+
+def test_commands_on_pages_have_the_options_they_use():
+    from tests.docs.pages import DOCUMENTS
+    from typer.core import TyperGroup
+
+    from dpoco.cli._app import _COMMANDS, load_command
+
+    seen, wrong = 0, []
+    for page in DOCUMENTS:
+        for match in LINES.finditer(page.read_text(encoding="utf-8")):
+            name, *words = match[1].replace("\\\n", " ").split()
+            if name not in _COMMANDS:
+                continue
+            command = load_command(name)
+            if isinstance(command, TyperGroup):
+                names = command.list_commands(None)
+                inner = next((word for word in words if word in names), None)
+                if inner is None:
+                    continue
+                command = command.get_command(None, inner)
+            known = {"--help", *(o for each in command.params for o in each.opts)}
+            known |= {o for each in command.params for o in each.secondary_opts}
+            used = {word.partition("=")[0] for word in words if re.match(r"--\w", word)}
+            seen += len(used)
+            wrong += [f"{page.name}: {name} {option}" for option in sorted(used - known)]
+    assert wrong == []
+    assert seen > 100
+
+
 def test_five_minutes_with_a_file_of_ones_own(tmp_path, monkeypatch):
     """Over a second: plays the whole page, with two runs."""
     from tests.docs.pages import run

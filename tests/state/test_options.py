@@ -77,7 +77,7 @@ def test_what_is_read_of_a_constructor():
     assert [each.flag_type for each in found.values()] == [float, str, int, str, str, str]
     assert found["second"].read("3") == 3
     assert found["second"].read("auto") == "auto"
-    with pytest.raises(ValueError, match="batch must be int; got 'many'"):
+    with pytest.raises(ValueError, match="batch must be a whole number; got 'many'"):
         found["batch"].read("many")
 
 

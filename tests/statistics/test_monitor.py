@@ -172,12 +172,17 @@ def test_no_value_decides_over_an_exception(value):
         (lambda: Categories(("a", "a")), "must differ"),
         (lambda: Categories("abc"), "single text"),
         (lambda: exact({}), "at least one"),
-        (lambda: exact({"n": 3}), "map names to statistics"),
+        (lambda: exact({"n": 3}), "must be a statistic"),
+        (lambda: exact({"n": Count}), r"such as Count\(\)"),
+        (lambda: exact([Count()]), "map at least one name"),
+        (lambda: exact(by="country"), "by must map columns"),
+        (lambda: exact().add_many("log.csv"), "not a text"),
+        (lambda: exact({"n": Count()}, every="1h").add_many([{}]), "time must be given"),
         (lambda: exact(views=["hourly"]), "views must be"),
         (lambda: exact(views=["total"], releases=None), "grows without end"),
         (lambda: exact(weights={"m": 1.0}), "'m' is none"),
         (lambda: exact(weights={"n": 0.0}), "weights must be positive"),
-        (lambda: exact(every=10), "Count is constant"),
+        (lambda: exact(every=10), "a Count is constant"),
         (lambda: exact(every="soon"), "length of time"),
         (lambda: exact(start="2026-01-01"), "start needs"),
         (lambda: exact(every="MS", start="2026-01-02"), "where an interval"),
@@ -206,7 +211,7 @@ def test_records_of_another_shape_count_nothing():
     for wrong in (table | {"latency": ["a", "b", "c"]}, table | {"size": [1.0]}, {}):
         with pytest.raises((ValueError, TypeError)):
             monitor.add_many(wrong)
-    with pytest.raises(TypeError, match="pass time if"):
+    with pytest.raises(TypeError, match="time would be ignored"):
         monitor.add(good[0], time="2026-01-01")
     with pytest.raises(TypeError, match="person would be ignored"):
         monitor.add(good[0], person=3)
@@ -432,8 +437,12 @@ def test_releases_in_all_forms():
     assert 'dpoco_browser{view="interval",group="DE",label="firefox"} ' in text
     assert str(found).startswith("0  interval: n DE ")
     assert "\n" not in str(found)
-    with pytest.raises(KeyError, match="no group"):
+    with pytest.raises(KeyError, match=r"no group '' .* it has the groups .'DE'"):
         found.value("n")
+    with pytest.raises(KeyError, match="no statistic 'sises'; did you mean 'sizes'"):
+        found.value("sises")
+    with pytest.raises(KeyError, match="no view 'day'; it is one of: interval"):
+        found.value("n", "day", group="DE")
     with pytest.raises(ValueError, match="level"):
         found.bounds("n", group="DE", level=1.0)
 

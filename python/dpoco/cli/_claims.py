@@ -294,17 +294,9 @@ def _tell_key(public: PublicKey, place: Path, as_json: bool) -> None:
     typer.echo(f"fingerprint: {public.fingerprint}")
 
 
-table_app = typer.Typer(no_args_is_help=False)
-
-
-@table_app.callback()
-def table_command() -> None:
-    """Print tables of the accounting, as Markdown or JSON.
-
-    For example:
-
-    dpoco table noise
-    """
+table_app = shell.group(
+    "Print tables of the accounting, as Markdown or JSON.\n\nFor example:\n\ndpoco table noise"
+)
 
 
 @table_app.command()

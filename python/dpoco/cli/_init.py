@@ -31,8 +31,8 @@ from dpoco.cli._tables import Declaration, ask, feature_columns, open_table
 from dpoco.datasets import BUNDLED, Bundled, Table
 
 _FLAGS = (
-    "label", "positive", "features", "range", "person", "epsilon", "horizon", "rounds_per_person",
-    "learner", "loss", "checkpoint", "force", "quiet",
+    "label", "positive", "features", "range", "person", "epsilon", "delta", "horizon",
+    "rounds_per_person", "learner", "loss", "checkpoint", "decision", "force", "quiet",
 )  # fmt: skip
 _TO = shell.option(..., "The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
 _FIELDS = [("to", Annotated[str | None, _TO], None)]

@@ -36,6 +36,8 @@ from dpoco.statistics import (
 _BINS = 40  # number of bins between the ends of a range, for quantiles
 _STATISTICS, _INTERVALS, _PRIVACY = "Statistics", "Intervals", "Privacy"
 _RANGE, _VALUES = "COLUMN=LOW:HIGH", "COLUMN=VALUE,VALUE,..."
+_EDGES, _QUANTILES = "COLUMN=EDGE,EDGE,...", "COLUMN=Q,Q,...@LOW:HIGH"
+_PERSON = "COLUMN=INTERVALS,APART,RECORDS"
 Words = list[str] | None
 
 
@@ -54,16 +56,16 @@ class Statistics:
     sum: Words = _several("Sum of a column with a public range.", _RANGE)
     mean: Words = _several("Mean of a column with a public range.", _RANGE)
     share: Words = _several("Share of true or 1 in a column.", "COLUMN")
-    histogram: Words = _several("Counts of a column by public bins.", "COLUMN=EDGE,EDGE,...")
+    histogram: Words = _several("Counts of a column by public bins.", _EDGES)
     categories: Words = _several("Counts of a column by public values.", _VALUES)
     quantiles: Words = _several(
         "Quantiles of a column, from 40 bins; the range may be that of --mean.",
-        "COLUMN=Q,Q,...@LOW:HIGH",
+        _QUANTILES,
     )
     by: Words = _several("Column to group by, with its public values.", _VALUES)
     every: str = shell.option(
         "1h",
-        "Length of an interval, such as 15min, 1h, 1D or MS.",
+        "Length of an interval, such as 15min, 1h, 1D (a day) or MS (a month).",
         metavar="LENGTH", panel=_INTERVALS,
     )  # fmt: skip
     view: Words = shell.option(
@@ -71,14 +73,20 @@ class Statistics:
         'interval, total, "last 24" or "half-life 24". Can be repeated. [default: interval]',
         metavar="VIEW", panel=_INTERVALS,
     )  # fmt: skip
-    releases: int = shell.option(8760, "Largest number of intervals.", panel=_INTERVALS)
-    epsilon: float = shell.option(1.0, "Privacy budget of all releases together.", panel=_PRIVACY)
-    delta: float = shell.option(1e-6, "Privacy budget of all releases together.", panel=_PRIVACY)
+    releases: int = shell.option(
+        8760, "Largest number of intervals, all under one budget.", panel=_INTERVALS
+    )
+    epsilon: float = shell.option(
+        1.0, "Privacy budget of all releases together: smaller protects more.", panel=_PRIVACY
+    )
+    delta: float = shell.option(
+        1e-6, "Probability with which the promise of epsilon may fail.", panel=_PRIVACY
+    )
     person: str = shell.option(
         "",
-        "Protect all records of a person, who comes in at most so many intervals, so far apart, "
-        "with so many records in each; further ones count as empty.",
-        metavar="COLUMN=INTERVALS,APART,RECORDS", panel=_PRIVACY, shown=False,
+        "Protect all records of a person: at most so many intervals, so far apart, with so many "
+        "records in each; further ones count as empty. Without it, single records are protected.",
+        metavar=_PERSON, panel=_PRIVACY, shown=False,
     )  # fmt: skip
 
     def monitor(self) -> Monitor:
@@ -90,7 +98,9 @@ class Statistics:
             releases=self.releases,
             budget=Budget(self.epsilon, self.delta),
             views=[parse_view(text) for text in self.view or ()] or ["interval"],
-            by={name: tuple(read_list(own)) for name, own in column_pairs("--by", self.by)},
+            by={
+                name: tuple(read_list(own)) for name, own in column_pairs("--by", self.by, _VALUES)
+            },
             participation=people,
             records_per_interval=records,
         )
@@ -102,8 +112,8 @@ class Statistics:
         own = [
             name
             for name, _ in (
-                *column_pairs("--by", self.by),
-                *column_pairs("--categories", self.categories),
+                *column_pairs("--by", self.by, _VALUES),
+                *column_pairs("--categories", self.categories, _VALUES),
             )
         ]
         return tuple(dict.fromkeys([*own, *([column] if column else [])]))
@@ -113,20 +123,20 @@ class Statistics:
         found: dict[str, Statistic] = {"count": Count()} if self.count else {}
         ranges: dict[str, tuple[float, float]] = {}
         for what, kind, texts in (("sum", Sum, self.sum), ("mean", Mean, self.mean)):
-            for name, text in column_pairs(f"--{what}", texts):
-                ranges[name] = parse_range(f"--{what}", text)
+            for name, text in column_pairs(f"--{what}", texts, _RANGE):
+                ranges[name] = parse_range(f"--{what} {name}", text)
                 found[f"{name} {what}"] = kind(*ranges[name], column=name)
         for name in self.share or ():
             found[f"{name} share"] = Share(column=name)
-        for name, text in column_pairs("--histogram", self.histogram):
+        for name, text in column_pairs("--histogram", self.histogram, _EDGES):
             found[f"{name} histogram"] = Histogram(shell.numbers("--histogram", text), column=name)
-        for name, text in column_pairs("--categories", self.categories):
+        for name, text in column_pairs("--categories", self.categories, _VALUES):
             found[f"{name} categories"] = Categories(tuple(read_list(text)), column=name)
-        for name, text in column_pairs("--quantiles", self.quantiles):
+        for name, text in column_pairs("--quantiles", self.quantiles, _QUANTILES):
             asked, given, ends = text.partition("@")
             if not given and name not in ranges:
                 raise ValueError(f"--quantiles {name} needs a range: {name}={asked}@LOW:HIGH")
-            low, high = parse_range("--quantiles", ends) if given else ranges[name]
+            low, high = parse_range(f"--quantiles {name}", ends) if given else ranges[name]
             edges = tuple(np.linspace(low, high, _BINS + 1).tolist())
             found[f"{name} quantiles"] = Quantiles(
                 shell.numbers("--quantiles", asked), edges, column=name
@@ -139,7 +149,7 @@ class Statistics:
         """Return how often a person comes, and the most records of one in an interval."""
         if not self.person:
             return None, 1
-        ((_, numbers),) = column_pairs("--person", [self.person])
+        ((_, numbers),) = column_pairs("--person", [self.person], _PERSON)
         given = shell.whole_numbers("--person", numbers)
         if len(given) > 3:
             raise ValueError(f"--person must have at most three numbers; got {numbers!r}")
@@ -159,7 +169,10 @@ class Asked(Statistics):
     files: list[str] = shell.argument(
         ..., "CSV or Parquet files; - is standard input as CSV.", metavar="FILE..."
     )
-    time: str = shell.option(..., "Column of times.", metavar="COLUMN", panel=_INTERVALS)
+    time: str = shell.option(
+        ..., "Column of times, in order: a late record counts in the current interval.",
+        metavar="COLUMN", panel=_INTERVALS,
+    )  # fmt: skip
     output: Path | None = shell.option(
         None,
         "Append releases to a .csv or .jsonl file, or keep the latest in a .prom file "
@@ -217,7 +230,10 @@ class Asked(Statistics):
             return
         for name, path in (("--output", self.output), ("--page", self.page)):
             if path is not None and path.exists():
-                raise ValueError(f"{name}: {path} exists")
+                raise ValueError(
+                    f"{name}: {path} exists: name a new file, or continue it with --state FILE "
+                    "--resume"
+                )
         if self.state is not None and self.state.exists():
             raise ValueError(f"{self.state} exists: add --resume to continue it, or remove it")
 
@@ -328,7 +344,8 @@ def _keep(
 def _act(asked: Asked) -> None:
     """Publish statistics of a stream, interval by interval, under one guarantee.
 
-    dpoco plan statistics shows beforehand how accurate the numbers will be.
+    dpoco plan statistics shows beforehand how accurate the numbers will be. A second run on the
+    same records spends the budget again, unless it continues the first with --state and --resume.
 
     For example:
 

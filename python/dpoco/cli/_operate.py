@@ -66,11 +66,7 @@ def serve_command(
                 typer.echo(tokens.create(new_token, operator=operator, overlap=overlap))
 
 
-journal_app = typer.Typer(
-    help="Look at a journal, copy it or verify it, while its service is running.",
-    add_completion=False,
-    no_args_is_help=True,
-)
+journal_app = shell.group("Look at a journal, copy it or verify it, while its service is running.")
 
 
 def _check(file: Path) -> None:

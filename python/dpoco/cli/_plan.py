@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, make_dataclass
 from typing import Annotated, Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
 import dpoco
@@ -234,13 +233,12 @@ class _Plans(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-plan_app = typer.Typer(
-    cls=_Plans,
-    help="Show what a budget buys, without data: parameters, guarantee, noise, memory, regret "
+plan_app = shell.group(
+    "Show what a budget buys, without data: parameters, guarantee, noise, memory, regret "
     "bound and the smallest useful horizon of any learner.\n\n"
     "Domains have diameter D = 1 and losses slope G = 1 (or range 1).\n\n"
     "Example: dpoco plan ctrl --horizon 100000 --dimension 10 --epsilon 1",
-    no_args_is_help=True,
+    _Plans,
 )
 plan_app.command("auto")(auto_command)
 plan_app.command("experts")(experts_command)

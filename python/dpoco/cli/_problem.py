@@ -283,7 +283,9 @@ def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
     finder = RangeFinder(columns, budget=budget, horizon=covered, participation=rule, source=source)
     # The learner needs at least one row after the search.
     if finder.horizon >= rounds:
-        raise ValueError(f"private ranges take {finder.horizon:,} rows, and there are {rounds:,}")
+        raise ValueError(
+            f"a private search for ranges takes {finder.horizon:,} rows, and there are {rounds:,}"
+        )
     return finder
 
 
@@ -302,7 +304,8 @@ def _no_search(task: Task, columns: Sequence[str], kinds: dict[str, str]) -> str
     try:
         _finder(task, len(unknown), len(task.table.entries(unknown[0])))
     except ValueError as error:
-        return f"; {error}"
+        why, _, _ = str(error).partition(": ")  # the rest names arguments of Python
+        return f" (they cannot be searched here: {why})"
     return ""
 
 

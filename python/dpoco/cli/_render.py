@@ -21,6 +21,7 @@ _COLUMNS = 10  # largest number of displayed columns with entries out of range
 
 _WORDS = {
     "beyond_participation": "beyond the rule of --rounds-per-person",
+    "clipped": "shortened to feature_bound",
     "filled": "with a constant for a missing cell",
     "unlisted_category": "of a category that is not listed",
 }

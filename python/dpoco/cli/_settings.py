@@ -283,7 +283,7 @@ def _read(name: str, value: Any) -> Any:
         # 1 is valid for a number that may have a fraction.
         fits = isinstance(value, kinds) or (isinstance(value, int) and float in kinds)
     if not fits:
-        raise ValueError(f"{name} must be {option.flag_type.__name__}; got {value!r}")
+        raise ValueError(f"{name} must be {option.kind}; got {value!r}")
     return value
 
 
@@ -319,7 +319,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
     for key, value in record.items():
         name = _plain(str(key))
         if name not in (*OPTIONS, *more):
-            raise ValueError(unknown("setting", str(key), [*OPTIONS, *more]))
+            raise ValueError(_unknown_setting(str(key), [*OPTIONS, *more]))
         if value is None:
             continue
         if name in more:
@@ -332,6 +332,17 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
             raise ValueError(f"{path.name}: {key} must be a value, not a table")
         found[name] = value if name == "option" else _read(name, value)
     return found
+
+
+def _unknown_setting(name: str, known: Collection[str]) -> str:
+    """Return the message for an unknown setting; a list of all would be too long."""
+    close = unknown("setting", name, known)
+    if "did you mean" in close:
+        return close
+    return (
+        f"no setting {name!r}: dpoco init lists the settings, and dpoco plan LEARNER --help the "
+        "options of a learner"
+    )
 
 
 def _text(value: object) -> str:
@@ -409,8 +420,8 @@ def refuse_useless(entry: Learner, asked: Settings) -> None:
     # An ignored setting would seem to have an effect, so it is refused.
     if entry.name == "auto" and asked.option:
         own = min(asked.option)
-        # A misspelt setting gets a suggestion before it is treated as an option.
-        choose_name("setting", own, (*OPTIONS, *SENTENCES))
+        if own not in SENTENCES:
+            raise ValueError(_unknown_setting(own, (*OPTIONS, *SENTENCES)))
         raise ValueError(f"{own} is an option of some learners: name one with --learner")
     for name in ("synthetic", "slope_bound"):
         if entry.plays == "batch" and getattr(asked, name) is not None:
@@ -424,16 +435,19 @@ def refuse_useless(entry: Learner, asked: Settings) -> None:
 
 
 def column_pairs(
-    option: str, texts: Sequence[str] | None, bare: bool = False
+    option: str, texts: Sequence[str] | None, form: str, *, bare: bool = False
 ) -> list[tuple[str, str]]:
-    """Return names and the text after =; if `bare`, a text without a name is for all columns."""
+    """Return names and the text after =; if `bare`, a text without a name is for all columns.
+
+    `form` is how such a text is written, for the error.
+    """
     found = []
     for text in texts or ():
         name, mark, rest = (part.strip() for part in text.partition("="))
         if not mark and bare:
             found.append(("", name))
         elif not (name and mark and (rest or bare)):
-            raise ValueError(f"{option} must be COLUMN=...; got {text!r}")
+            raise ValueError(f"{option} must be {form}; got {text!r}")
         else:
             found.append((name, rest))
     return found

@@ -108,6 +108,26 @@ def command(
     return found
 
 
+def group(text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    """Return a group of commands; without a command it prints its help, which begins with `text`.
+
+    Completion belongs to the program; here it would add two options to each group.
+    """
+    return typer.Typer(
+        help=text,
+        cls=cls,
+        add_completion=False,
+        callback=_show_help,
+        invoke_without_command=True,
+    )
+
+
+def _show_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 def _acting(act: Act) -> type[TyperCommand]:
     class Command(TyperCommand):
         def invoke(self, ctx: Any) -> None:

@@ -69,8 +69,8 @@ class Declaration:
         return cls(
             asked.label, asked.positive, columns, asked.person, ranges, general, label_range,
             {column: tuple(read_list(rest))
-             for column, rest in column_pairs("categories", asked.categories)},
-            dict(column_pairs("missing", asked.missing, bare=True)),
+             for column, rest in column_pairs("categories", asked.categories, "COLUMN=A,B,...")},
+            dict(column_pairs("missing", asked.missing, "[COLUMN=]VALUE", bare=True)),
             asked.decision is not None or asked.checkpoint is not None,
         )  # fmt: skip
 

@@ -187,7 +187,8 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
 def _lines(row: Fields, found: list[_Statement]) -> Iterator[str]:
     """Yield the verdict on a file, and its basis."""
     if row["statements"] is None:
-        yield f"{row['file']}: {row['verdict']}: {row['reason']}".rstrip(": ")
+        verdict = "nothing to verify" if row["verdict"] == "not one" else row["verdict"]
+        yield f"{row['file']}: {verdict}: {row['reason']}".rstrip(": ")
         return
     words = f"verified ({', '.join(row['statements'])}): "
     yield f"{row['file']}: {words if row['verdict'] == 'verified' else ''}{row['sentence']}"
@@ -294,7 +295,13 @@ def read_certificate(file: Path) -> tuple[Fields, Guarantee | Ledger, SignedCert
     `ValueError` if it states nothing, `StateError` if the statement does not follow.
     """
     try:
-        record: Any = of_json(file.read_bytes())
+        data = file.read_bytes()
+        if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
+            raise ValueError(
+                f"{file} is a saved state and no JSON text: dpoco verify reads it, and dpoco "
+                "publish writes its model"
+            )
+        record: Any = of_json(data)
     except StateError:
         raise ValueError(f"{file} is not valid JSON, or repeats a name") from None
     record, signed = open_envelope(record)

@@ -329,7 +329,8 @@ class Model(Schema):
             record = of_json(Path(path).read_bytes())
         except StateError:
             raise StateError(
-                f"{Path(path).name} is no model: it is not a JSON text, or names a field twice"
+                f"{Path(path).name} is no model: it is not a JSON text, or names a field twice "
+                "(dpoco publish writes the model of a saved learner)"
             ) from None
         return cls.from_dict(record)
 

@@ -264,14 +264,14 @@ class RangeFinder(Stateful):
             "state the ranges of some columns, take centre='zero' if no column is far from 0 "
             "compared with its spread, or a larger epsilon"
         )
-        what = f"private ranges of {columns} column{'s' * (columns > 1)}"
+        what = f"a private search for the ranges of {columns} column{'s' * (columns > 1)}"
         if records < needed:
-            raise ValueError(f"{what} need {needed:,} records, and have {records:,}: {ways}")
+            raise ValueError(f"{what} needs {needed:,} records, and has {records:,}: {ways}")
         if horizon is not None:
             most = positive_int("horizon", horizon) // _TENTH
             if records > most:
                 raise ValueError(
-                    f"{what} take {records:,} records, and a tenth of {horizon:,} rounds is "
+                    f"{what} takes {records:,} records, and a tenth of {horizon:,} rounds is "
                     f"{most:,}: {ways}"
                 )
         return planning.calibrate(columns, records=records, numerics=given["numerics"], **sizes)

@@ -82,10 +82,17 @@ class Layout:
             For names that are not texts, weights of unknown statistics, and invalid groups.
         """
         if not isinstance(statistics, Mapping) or not statistics:
-            raise TypeError("statistics must be a mapping of names to statistics, at least one")
+            raise TypeError(
+                "statistics must map at least one name to a statistic, such as {'visits': Count()}"
+            )
         for name, statistic in statistics.items():
             if not isinstance(name, str) or not name or not isinstance(statistic, Statistic):
-                raise TypeError(f"statistics must map names to statistics; see {name!r}")
+                raise TypeError(
+                    f"statistics[{name!r}] must be a statistic with its arguments, such as Count() "
+                    "or Mean(0.0, 500.0)"
+                )
+        if not isinstance(by or {}, Mapping):
+            raise TypeError("by must map columns to their public values: {'country': ['DE', 'FR']}")
         given = dict(weights or {})
         unknown = [name for name in given if name not in statistics]
         if unknown:

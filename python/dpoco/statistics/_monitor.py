@@ -188,7 +188,10 @@ class Monitor(Stateful):
             self._every = positive_int("every", every)
             # docs/privacy/statistics.md, "Intervals by a number of records".
             if any(isinstance(each, Count) for _, each in self._layout.statistics):
-                raise ValueError("every interval has the same number of records: Count is constant")
+                raise ValueError(
+                    f"every={self._every} ends an interval after so many records, and a Count is "
+                    f"constant: leave it out, or give a length of time such as every='1h'"
+                )
         elif every is not None:
             self._clock = Clock(every, start)
         if start is not None and self._clock is None:
@@ -454,7 +457,8 @@ class Monitor(Stateful):
                 raise TypeError("advance() needs intervals by the clock (every='1h')")
             self._check_active()
             interval = int(self._clock.intervals(self._clock.times([now], 1))[0])
-            return self._close(interval, last=self._horizon)
+            self._check_left(interval - 1)
+            return self._close(interval)
 
     def release(self) -> Release:
         """End the current interval and return its release.
@@ -515,8 +519,7 @@ class Monitor(Stateful):
 
     def _find_interval(self, time: object) -> int:
         """Return the interval in which a record of `add` counts, or raise if none is left."""
-        if (time is None) != (self._clock is None):
-            raise TypeError("pass time if and only if intervals end by the clock")
+        self._check_time(time)
         interval = self.round
         if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time], 1))[0])
@@ -525,6 +528,13 @@ class Monitor(Stateful):
             interval = max(interval, found)
         self._check_left(interval)
         return interval
+
+    def _check_time(self, time: object) -> None:
+        """Raise unless times are given exactly for intervals by the clock."""
+        if time is None and self._clock is not None:
+            raise TypeError("time must be given, because intervals end by the clock")
+        if time is not None and self._clock is None:
+            raise TypeError("time would be ignored: intervals do not end by the clock (every='1h')")
 
     def _is_running(self, time: object) -> bool:
         """Return whether a quick check shows that a time is not after the current interval."""
@@ -535,8 +545,7 @@ class Monitor(Stateful):
 
     def _find_intervals(self, records: object, time: object, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, in non-decreasing order, shape (count,)."""
-        if (time is None) != (self._clock is None):
-            raise TypeError("pass time if and only if intervals end by the clock")
+        self._check_time(time)
         first = self.round
         found = np.full(count, first, dtype=np.int64)
         if self._clock is not None:
@@ -561,12 +570,12 @@ class Monitor(Stateful):
         """Raise, before anything is counted, unless the guarantee covers an interval."""
         self._check_active()
         if interval >= self._horizon:
-            raise HorizonExceeded(f"all {self._horizon} intervals are used up")
+            raise HorizonExceeded(
+                f"all {self._horizon} intervals are used up: the guarantee covers no more releases"
+            )
 
-    def _close(self, interval: int, last: int | None = None) -> list[Release]:
+    def _close(self, interval: int) -> list[Release]:
         """End all intervals before this one."""
-        if last is not None and interval > last:
-            raise HorizonExceeded(f"all {self._horizon} intervals are used up")
         return [self._end() for _ in range(interval - self.round)]
 
     def _flush(self) -> None:

@@ -131,6 +131,8 @@ def count_records(table: Any, *beside: object) -> int:
 
     For a mapping without columns, it is the length of the first sequence among the other arguments.
     """
+    if isinstance(table, (str, bytes)):
+        raise TypeError("records must be a table, not a text: read a file with pandas.read_csv")
     if isinstance(table, Mapping):
         # A text is the name of a column, so its length is not a number of records.
         given = (each for each in beside if isinstance(each, Sized) and not isinstance(each, str))

@@ -203,16 +203,19 @@ class MonitorPlan:
 
     def __str__(self) -> str:
         """Return a table."""
-        lines = [f"{'view':14} {'statistic':18} {'noise of a count':>16} {'useful from':>16}"]
+        lines = [
+            f"{'view':14} {'statistic':18} {'noise of a count':>16} {'times the least':>16} "
+            f"{'useful from':>16}"
+        ]
         for row in self.rows:
             records = f"{row.useful_from:,.0f} records"
             lines.append(
-                f"{row.view:14} {row.statistic:18} {row.deviation:16,.1f} {records:>16}"
-                f"   {row.ratio:.2f} x best"
+                f"{row.view:14} {row.statistic:18} {row.deviation:16,.1f} {row.ratio:16.2f} "
+                f"{records:>16}"
             )
         lines.append(
-            f"{self.total.pushes:,} intervals, {self.total.factorisation.kind}, up to "
-            f"{self.room:,.0f} records an interval"
+            f"{self.total.pushes:,} intervals, factorisation {self.total.factorisation.kind}; "
+            f"counts up to {self.room:,.0f} records an interval"
         )
         return "\n".join(lines)
 

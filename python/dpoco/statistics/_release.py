@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpoco._validation import FloatArray, import_package, real_in
+from dpoco._validation import FloatArray, import_package, real_in, unknown
 from dpoco.statistics._layout import Layout
 from dpoco.statistics._statistics import Estimates
 
@@ -131,10 +131,20 @@ class Release:
     def _cell(self, statistic: str, view: str | None, group: str, label: str, level: float) -> Cell:
         """Return one cell, or raise `KeyError`."""
         chosen = next(iter(self.vectors)) if view is None else view
+        for what, name, known in (
+            ("view", chosen, self.vectors),
+            ("statistic", statistic, [each for each, _ in self.layout.statistics]),
+        ):
+            if name not in known:
+                raise KeyError(unknown(what, name, known))
         for cell in self._list_cells(chosen, statistic, _quantile(level)):
             if (cell.group, cell.label) == (group, label):
                 return cell
-        raise KeyError(f"{statistic!r} has no group {group!r} and label {label!r}")
+        groups, labels = self.layout.groups, self.estimates[chosen][statistic].labels
+        raise KeyError(
+            f"{statistic!r} has no group {group!r} and label {label!r}; it has the groups "
+            f"{list(groups)} and the labels {list(labels)}"
+        )
 
     def cells(
         self, level: float = 0.95, *, simultaneous: bool = False, integers: bool = False
