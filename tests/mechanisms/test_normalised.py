@@ -26,7 +26,7 @@ from dpoco.accounting.continual_sum import (
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms import factorisations
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector
-from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
+from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
@@ -274,13 +274,6 @@ def test_all_of_the_table_fit_on_a_lattice():
         assert shipped.fits(pushes)
         assert Normalised(shipped.decay, shipped.weights, pushes).fits(pushes)
         assert factorisations._swing(shipped.decay, shipped.weights) <= 3.6
-
-
-def test_parameters_are_for_their_own_pushes():
-    vector = ClippedVector(3, 2.0, 1.0, math.inf)
-    with pytest.raises(ValueError, match="pushes"):
-        GaussianSum(vector, Normalised((0.25,), (0.5,), 9), 10)
-    assert isinstance(factorisation(NAME, 9), Buffered)
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

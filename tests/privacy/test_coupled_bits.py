@@ -304,28 +304,6 @@ def test_epsilon_without_draws_is_exact():
     assert delta_of(epsilon, 0.0, p, w) == pytest.approx(0.01, rel=2e-8)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"forced_switch": 0.0},
-        {"forced_switch": 1.1},
-        {"factor_floor": 0.0},
-        {"factor_floor": 1.5},
-        {"draws": -1.0},
-        {"draws": math.nan},
-        {"later_bits": -1},
-        {"later_bits": 2.0},
-        {"shift": -0.1},
-    ],
-)
-def test_bad_arguments(change):
-    good = bits(0.3, 0.1, 0.9, 2, 0.01)
-    with pytest.raises(ValueError, match="must be"):
-        dataclasses.replace(good, **change)
-    with pytest.raises(ValueError, match="epsilon"):
-        good.delta(-1.0)
-
-
 # -- Renyi divergences -------------------------------------------------------------------------
 
 

@@ -122,21 +122,6 @@ def test_records_that_are_something_else_are_refused(record):
         read(record, (Inner, Outer))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"change": "add"},
-        {"view": "nobody"},
-        {"rounds": 0},
-        {"separation": 0},
-        {"view": "server", "change": "zero_out"},
-    ],
-)
-def test_neighbours_of_no_known_kind_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"neighbours|server"):
-        Neighbours(**wrong)
-
-
 def test_parts_are_read_part_by_part():
     near, page = Neighbours(view="others"), "high_dimensional_bandit"
     parts = Parts("together", (Nothing("no round"), Parts("one_of", (Open("no noise"),), page)))

@@ -25,7 +25,7 @@ from dpoco.privacy.mechanisms.bounds import (
     MomentsAndLoss,
     SecondMoments,
 )
-from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.nets import NetDifferences
 from dpoco.privacy.neighbours import Neighbours
@@ -121,74 +121,6 @@ def test_every_number_moves_the_loss_or_says_why_not():
         "weight", "arms", "experts", "count", "sides", "counts", "lipschitz", "decay", "weights",
         "pushes", "batch", "scale", "order", "grid",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: total(pushes=-1),
-        lambda: total(pushes=900.0),
-        lambda: total(pushes=True),
-        lambda: total(batch=0),
-        lambda: total(batch=0.5),
-        lambda: total(scale=-1.0),
-        lambda: total(scale=math.inf),
-        lambda: total(scale=math.nan),
-        lambda: total(order=1.0),
-        lambda: total(order=1.5),
-        lambda: total(order=math.inf),
-        lambda: total(order=3.5),  # vectors in l3
-        lambda: total(CentredLosses(7), order=3.0),
-        lambda: total(factorisation=SquareRoot(), pushes=4097),
-        lambda: total(limit=5),
-        lambda: total(growth="half"),
-        lambda: total(growth=1),
-        lambda: total(growth="quarter", pushes=200),  # 2^60 rounds
-        lambda: total(growth="root", pushes=2**40),
-        lambda: on_grid(batch=3, growth="quarter", pushes=40),  # the limit is for short batches
-        lambda: total(grid=2.0**-20),  # no limit
-        lambda: total(grid=1.1 * 2.0**-20, limit=2**24),
-        lambda: total(grid=2.0**-25, limit=2**29),  # 29 bits
-        lambda: total(grid=2.0**-11, limit=2**16),  # 15 bits
-        lambda: total(grid=2.0**-20, limit=2**20),  # less than a bounded vector
-        lambda: total(grid=2.0**-20, limit=2**51, pushes=1),
-        lambda: total(grid=2.0**-20, limit=2**50, pushes=2**12),
-        lambda: total(VECTOR, Tree(), grid=2.0**-20, limit=2**24, scale=0.0),
-        lambda: total(ClippedVector(4, 4.0, 1.5, 2.0), grid=2.0**-20, limit=2**24, order=3.0),
-        lambda: on_grid(factorisation=Buffered((1e-9,), (1e-9,))),  # buffers hold too much
-        lambda: on_grid(factorisation=Buffered((0.2, 0.1), (0.1, 0.2))),  # rates must increase
-        lambda: on_grid(factorisation=Buffered(tuple(0.1 * i for i in range(1, 7)), (0.1,) * 6)),
-        lambda: on_grid(factorisation=SHIPPED[1000], pushes=2**36),  # sums of too many
-        lambda: Buffered((0.5, 0.5), (0.6, 0.5)),  # coefficients that rise
-        lambda: Normalised((0.9,), (0.2,), 9),  # quotients that fall
-        lambda: Buffered((1.0,), (0.5,)),
-        lambda: Buffered((1.9,), (0.5,)),
-        lambda: Buffered((0.5,), (-0.5,)),
-        lambda: Buffered((0.5, 0.25), (0.5,)),
-        lambda: ClippedVector(4, 0.5, 1.0, 1.0),
-        lambda: ClippedVector(4, 2.0, math.inf, 1.0),
-        lambda: ClippedVector(0, 2.0, 1.0, 1.0),
-        lambda: GlmGradient(4, 2.0, 1.0, 1.0, 0.0),
-        lambda: SecondMoments(3, 2.0, 1.0, math.inf, 1.0, 1.0, rounding=0.9),
-        lambda: SecondMoments(3, 2.0, 1.0, math.inf, 1.0, 1e60),
-        lambda: SecondMoments(3, 2.0, 1e120, math.inf, 1.0, 1e120),
-        lambda: GradientAndCurvature(3, 2.0, 1.0, math.inf, 0.5, 0.25, 1e60),
-        lambda: GradientAndCurvature(3, 2.0, 1.0, math.inf, 0.5, 0.0, 1.0),
-        lambda: CentredLosses(2**32 + 1),
-        lambda: ClippedVectors(4, 1.5, 2**20 + 1),
-        lambda: ClippedVectors(4, math.inf, 8),
-        lambda: NetDifferences((1.0,), (1,), "increments", 1.0),
-        lambda: NetDifferences((1.0,), (5, 5), "parent", 1.0),
-        lambda: NetDifferences((1.0,), (5,), "grid_laplacian", 1.0),
-        lambda: NetDifferences((1.0, 1.0), (5, 5), "increments", 1.0),
-        lambda: NetDifferences((1.0,), (6,), "parent", 1.0),
-        lambda: NetDifferences((1.0, 1.0), (5, 9), "parent", 1.0),
-        lambda: NetDifferences((1.0,), (5,), "fourier", 1.0),
-    ],
-)
-def test_what_no_proof_is_about_is_refused(make):
-    with pytest.raises((ValueError, TypeError)):
-        make()
 
 
 def test_growing_batches_are_named_in_records_and_constant_ones_are_not():

@@ -203,21 +203,6 @@ def test_one_unit_too_many_is_refused(epsilon):
         LocalReport(0.5 * epsilon, 1, (Bits(2**53 - high, high, 1),))
 
 
-def test_what_is_no_description_is_refused():
-    bits = BitRandomizer(1.0).law
-    for wrong in (
-        {"epsilon": 0.0}, {"epsilon": math.inf}, {"reports": 0}, {"laws": ()}, {"laws": (1,)},
-    ):  # fmt: skip
-        with pytest.raises((TypeError, ValueError)):
-            LocalReport(**{"epsilon": 1.0, "reports": 2, "laws": (bits,), **wrong})
-    for make in (
-        lambda: Bits(0, 5, 1), lambda: Bits(6, 5, 1), lambda: Bits(1, 2**53, 1),
-        lambda: Subset(3, 3, 1), lambda: Subset(3, 1, 2**53),
-    ):  # fmt: skip
-        with pytest.raises(ValueError):  # noqa: PT011
-            make()
-
-
 def test_every_field_moves_the_loss_or_is_checked():
     near = Neighbours(view="server")
     one = reports_of(1.0, 2)

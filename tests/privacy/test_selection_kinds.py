@@ -122,51 +122,6 @@ def test_every_field_counts(values, free):
     assert {name for value in values for name in counting(value)} == names - free
 
 
-@pytest.mark.parametrize(
-    ("value", "wrong"),
-    [
-        (SUMS, {"scale": -1.0}),
-        (SUMS, {"scale": math.inf}),
-        (SUMS, {"rounds": 0}),
-        (SUMS, {"rounds": 2.0}),
-        (SUMS, {"exponent": 0.5}),
-        (SUMS, {"law": "gaussian"}),
-        (SUMS, {"scores": LossSums}),
-        (CHOSEN, {"exponent": 0.95}),
-        (CHOSEN, {"exponent": -0.1}),
-        (CHOSEN, {"law": "exponential"}),
-        (VERTICES, {"offset": 2}),
-        (VERTICES, {"leaf": 1e-200}),
-        (VERTICES, {"leaf": 1e200, "leaf_l2": math.inf}),
-        (VERTICES, {"batch": 0}),
-        (VERTICES, {"leaf_l2": 0.0}),
-        (TESTS, {"spread": 2.1}),
-        (TESTS, {"spread": 0.9}),
-        (TESTS, {"query_scale": math.nan}),
-        (TESTS, {"law": "gumbel"}),
-        (DRAWS, {"forced": -1e-10}),
-        (DRAWS, {"forced": 1.5}),
-        (DRAWS, {"share_rate": 1e-101}),
-        (DRAWS, {"share_rate": 0.9}),
-        (DRAWS, {"share_rate": None}),
-        (DRAWS, {"prior": "at_most"}),
-        (DRAWS, {"cap": -1}),
-        (SUM, {"experts": 1}),
-        (SUM, {"law": "none"}),
-        (SUM, {"grid": 1e-6}),
-        (SUM, {"grid": 2.0**-26}),
-        (SUM, {"grid": 2.0**-12}),
-        (SUM, {"grid": 2.0**-14, "scale": 2.0**3}),
-        (SUM, {"law": "knorm"}),
-        (SUM, {"batch": 2**34}),
-        (DRAWS, {"experts": True}),
-    ],
-)
-def test_what_no_proof_is_about_is_refused(value, wrong):
-    with pytest.raises((TypeError, ValueError)):
-        replace(value, **wrong)
-
-
 def test_selections_without_noise_promise_nothing_and_those_of_a_point_tell_nothing():
     for value in (SUMS, CHOSEN):
         assert replace(value, scale=0.0).loss(NEAR) is None

@@ -106,10 +106,10 @@ def names():
     return known
 
 
-def lines() -> dict[str, str]:
-    """Return the lines of the file, with the texts that stand for their capital letters."""
+def lines(file: Path = TEXT) -> dict[str, str]:
+    """Return the lines of a file, with the texts that stand for their capital letters."""
     short, found = {}, {}
-    for line in TEXT.read_text().splitlines():
+    for line in file.read_text().splitlines():
         name, equal, value = line.partition(" = ")
         full = re.sub(r"\b[A-Z]{1,2}\b", lambda m: short.get(m[0], m[0]), value if equal else line)
         if equal and re.fullmatch("[A-Z]{1,2}", name):
