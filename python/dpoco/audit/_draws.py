@@ -426,8 +426,7 @@ class Transcripts(Scorer):
         z = math.sqrt(2.0 * math.log(2.0 * m.rounds**3))
         age = turn - births.mean(axis=1)
         count = self.learner.plan.tuning.anchors
-        width: FloatArray = x * g + z * g / math.sqrt(count) + g * g * age
-        return width
+        return np.asarray(x * g + z * g / math.sqrt(count) + g * g * age)
 
 
 # ---- coins and fresh draws of experts ------------------------------------------------------------
@@ -578,8 +577,7 @@ class TrackedPaths(FiniteScorer):
         if steps < 1:
             return np.zeros(self._levels)
         ways, before = self._ways(steps - 1), self._ways(steps)
-        chances: FloatArray = (self.learner.experts - 1) * np.append(ways[1:], 0.0) / before
-        return chances
+        return (self.learner.experts - 1) * np.append(ways[1:], 0.0) / before
 
     def cells(self, transcript: Transcript, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         """Return the laws of (fresh or kept, expert) in each round, given the path so far.

@@ -203,10 +203,7 @@ def _codes(outcomes: Outcomes, real: bool) -> NDArray[np.uint64]:
     ) | np.uint64(1)
     # Mix before summing, for the upper bits of small numbers and the lower bits of doubles.
     mixed = (words ^ (words >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-    codes: NDArray[np.uint64] = ((mixed ^ (mixed >> np.uint64(29))) * factors).sum(
-        axis=1, dtype=np.uint64
-    )
-    return codes
+    return np.asarray(((mixed ^ (mixed >> np.uint64(29))) * factors).sum(axis=1, dtype=np.uint64))
 
 
 def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float, real: bool) -> Event:
@@ -240,8 +237,7 @@ def _likeliest(ours: Outcomes, theirs: Outcomes, delta: float, real: bool) -> Ev
 def _kinds(outcomes: Outcomes) -> NDArray[np.int64]:
     """Return for every entry whether it is finite (0), NaN, or one of the infinities."""
     rows = np.asarray(outcomes)
-    kinds: NDArray[np.int64] = np.isnan(rows) + 2 * np.isposinf(rows) + 3 * np.isneginf(rows)
-    return kinds
+    return np.asarray(np.isnan(rows) + 2 * np.isposinf(rows) + 3 * np.isneginf(rows))
 
 
 def _finite(outcomes: Outcomes) -> FloatArray:

@@ -213,8 +213,7 @@ def count_interval(monitor: Learner, rows: FloatArray) -> FloatArray:
     """
     _count(monitor, rows)
     monitor.release()
-    total: FloatArray = monitor._past[-1]
-    return total
+    return np.asarray(monitor._past[-1])
 
 
 def add_up(monitor: Learner, intervals: FloatArray) -> FloatArray:

@@ -260,8 +260,7 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
         logs = np.log(below)
         others = np.exp(logs.sum(axis=-1, keepdims=True) - logs)
         out = chances * np.einsum("k,...kn->...n", 0.5 * weights, others)
-        exact: FloatArray = out / out.sum(axis=-1, keepdims=True)
-        return exact
+        return np.asarray(out / out.sum(axis=-1, keepdims=True))
     if scores.shape[-1] == 2:  # closed form: the probability that the lower score wins
         gap = rates[..., :1] - rates[..., 1:]
         behind = 0.5 * np.exp(-np.abs(gap)) * (1.0 + 0.5 * np.abs(gap))
@@ -307,8 +306,7 @@ def _laplace_law(rates: FloatArray) -> FloatArray:
         # log(0) is undefined; with 1e-300 instead, the product also vanishes.
         logs = np.log(np.maximum(below, 1e-300))
         row[:] = (w[:, None] * tail * np.exp(logs.sum(axis=1, keepdims=True) - logs)).sum(axis=0)
-    law: FloatArray = (out / out.sum(axis=1, keepdims=True)).reshape(rates.shape)
-    return law
+    return np.asarray((out / out.sum(axis=1, keepdims=True)).reshape(rates.shape))
 
 
 def answer_chances(
@@ -341,8 +339,7 @@ def answer_chances(
         tails = _log_tail(away, noise)
         silences = np.log(-np.expm1(np.minimum(tails, 0.0)))
     factors = np.where(answers[:, None], tails, silences)
-    out: FloatArray = logsumexp(logs + np.cumsum(factors, axis=0), axis=1)
-    return out
+    return np.asarray(logsumexp(logs + np.cumsum(factors, axis=0), axis=1))
 
 
 def _edges(excesses: FloatArray, scales: tuple[float, float], noise: str) -> FloatArray:
@@ -359,8 +356,7 @@ def _edges(excesses: FloatArray, scales: tuple[float, float], noise: str) -> Flo
 def _log_density(x: FloatArray, noise: str) -> FloatArray:
     """Return the logarithm of the standard density at each x; -inf outside of its support."""
     if noise == "exponential":
-        one_sided: FloatArray = np.where(x >= 0.0, -x, -np.inf)
-        return one_sided
+        return np.where(x >= 0.0, -x, -np.inf)
     density: FloatArray = -np.abs(x) - np.log(2.0)
     return density
 
@@ -508,14 +504,12 @@ class Gibbs(Law):
         total = 0.5 * self.lam * x**2
         for each in self.losses[:count]:
             total = total + each.value(x)
-        density: FloatArray = -self.beta * total - self.log_mass[count]
-        return density
+        return np.asarray(-self.beta * total - self.log_mass[count])
 
     def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
         """Return ln of the density after one more loss over that after `count` losses."""
         change = self.log_mass[count + 1] - self.log_mass[count]
-        ratio: FloatArray = -self.beta * self.losses[count].value(x) - change
-        return ratio
+        return np.asarray(-self.beta * self.losses[count].value(x) - change)
 
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
         """Return the distribution function, by quadrature up to x."""
@@ -523,8 +517,7 @@ class Gibbs(Law):
         half = 0.5 * (x + self.half)
         points = half[:, None] * (1.0 + nodes) - self.half
         mass = (np.exp(self.log_density(count, points)) * weights).sum(axis=1)
-        values: FloatArray = np.clip(half * mass, 0.0, 1.0)
-        return values
+        return np.asarray(np.clip(half * mass, 0.0, 1.0))
 
 
 class Leader(Law):
@@ -564,8 +557,7 @@ class Leader(Law):
         """Return the distribution function of Z."""
         from scipy.special import ndtr
 
-        values: FloatArray = ndtr(self._derivatives(count, x)[0] / self.sigma)
-        return values
+        return np.asarray(ndtr(self._derivatives(count, x)[0] / self.sigma))
 
 
 class ShiftedGaussian(Law):
@@ -588,8 +580,7 @@ class ShiftedGaussian(Law):
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
         """Return ln of the density after `count` losses."""
         z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
-        total: FloatArray = (_log_normal(z) - math.log(self.sigma)).sum(axis=1)
-        return total
+        return np.asarray((_log_normal(z) - math.log(self.sigma)).sum(axis=1))
 
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
         """Return the distribution function of the coordinates' normalised sum."""
@@ -597,11 +588,9 @@ class ShiftedGaussian(Law):
 
         z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
         # One number per draw: the sum of d independent normal entries, over sqrt(d), is normal.
-        values: FloatArray = ndtr(z.sum(axis=1) / math.sqrt(z.shape[1]))
-        return values
+        return np.asarray(ndtr(z.sum(axis=1) / math.sqrt(z.shape[1])))
 
 
 def _log_normal(z: FloatArray) -> FloatArray:
     """Return the logarithm of the standard normal density."""
-    density: FloatArray = -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)
-    return density
+    return -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)

@@ -243,8 +243,7 @@ class HiddenSums(ReleasedSums):
     def _read(self, plays: list[Play], part: Part, at: Times) -> FloatArray:
         """Return the learner's own sums plus the noise that was drawn again."""
         noise = np.array([play.memory["noise"][part] for play in plays])
-        released: FloatArray = stack(plays, "sum")[:, at][:, :, part] + noise
-        return released
+        return np.asarray(stack(plays, "sum")[:, at][:, :, part] + noise)
 
     def _follows(self, play: Play, part: Part, at: Times, released: FloatArray) -> bool:
         """Return whether decisions are projected steps, or moves towards the preferred vertices.

@@ -178,8 +178,7 @@ class AnytimeAudit:
         """
         values = log_e_values(self._counts, epsilons, self._delta).reshape(len(epsilons), -1)
         most = values.max(axis=1)
-        mean: NDArray[np.float64] = most + np.log(np.mean(np.exp(values - most[:, None]), axis=1))
-        return mean
+        return np.asarray(most + np.log(np.mean(np.exp(values - most[:, None]), axis=1)))
 
     @property
     def pairs(self) -> int:

@@ -84,41 +84,34 @@ def audit_command(
     """
     from dpoco import audit
 
-    with shell.errors_in_one_line():
-        if list_names:
-            names = audit.standard_names()
-            if as_json:
-                shell.print_json({"schema": "dpoco.audit-names/1", "names": names})
-            else:
-                typer.echo("\n".join(names))
-            return
-        if learner is None:
-            raise ValueError("name a learner, or ask for --list")
-        # An audit may take an hour, so we first check whether the figure can be drawn.
-        shell.check_figure(figure)
-        if seed < 0:
-            raise ValueError(f"--seed must be at least 0; got {seed}")
-        if canaries is not None and not one_run:
-            raise ValueError("--canaries is for --one-run")
-        if one_run and (figure, trials, rounds_per_person) != (None, None, None):
-            raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
-        case = audit.standard_case(
-            learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
-            published=published, participation=make_participation(rounds_per_person, separation),
-        )  # fmt: skip
-        if one_run:
-            raise typer.Exit(_one_run(case, canaries, seed, as_json))
-        report = audit.audit_learner(case, trials=trials, seed=seed)
-        if as_json:
-            shell.print_json({"schema": "dpoco.audit/2", **report.to_dict()})
-        else:
-            typer.echo(str(report))
-        if figure is not None:
-            canvas = dpoco.plotting.new_figure((6.5, 5.5))
-            dpoco.plotting.plot_audit(report, ax=canvas.subplots())
-            canvas.savefig(figure)
-            if not as_json:
-                typer.echo(f"\nWritten: {figure}")
+    if list_names:
+        names = audit.standard_names()
+        shell.show(as_json, {"schema": "dpoco.audit-names/1", "names": names}, "\n".join(names))
+        return
+    if learner is None:
+        raise ValueError("name a learner, or ask for --list")
+    # An audit may take an hour, so we first check whether the figure can be drawn.
+    shell.check_figure(figure)
+    if seed < 0:
+        raise ValueError(f"--seed must be at least 0; got {seed}")
+    if canaries is not None and not one_run:
+        raise ValueError("--canaries is for --one-run")
+    if one_run and (figure, trials, rounds_per_person) != (None, None, None):
+        raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
+    case = audit.standard_case(
+        learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
+        published=published, participation=make_participation(rounds_per_person, separation),
+    )  # fmt: skip
+    if one_run:
+        raise typer.Exit(_one_run(case, canaries, seed, as_json))
+    report = audit.audit_learner(case, trials=trials, seed=seed)
+    shell.show(as_json, {"schema": "dpoco.audit/2", **report.to_dict()}, str(report))
+    if figure is not None:
+        canvas = dpoco.plotting.new_figure((6.5, 5.5))
+        dpoco.plotting.plot_audit(report, ax=canvas.subplots())
+        canvas.savefig(figure)
+        if not as_json:
+            typer.echo(f"\nWritten: {figure}")
     raise typer.Exit(_EXIT_CODES[report.outcome])
 
 
@@ -136,12 +129,8 @@ def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool)
         # Stated before the outcome is known, so that it cannot be chosen to fit.
         typer.echo(f"Before the run: {planned.power}")
     report = planned.report(planned.play())
-    if as_json:
-        shell.print_json(
-            {"schema": "dpoco.one-run-audit/1", "learner": case.learner, **report.to_dict()}
-        )
-    else:
-        typer.echo(str(report))
+    about = {"schema": "dpoco.one-run-audit/1", "learner": case.learner}
+    shell.show(as_json, {**about, **report.to_dict()}, str(report))
     return int(report.violated)
 
 
@@ -169,34 +158,33 @@ def explain_command(
 
     dpoco explain plan.json --people 5000
     """
-    with shell.errors_in_one_line():
-        _, stated, signed = read_certificate(file)
-        ledger = stated if isinstance(stated, Ledger) else None
-        guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
-        if as_json:
-            shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
-            if ledger is not None:
-                own = judge_ledger(ledger)
-                shown |= {"verdict": own.kind, "sentence": own.sentence}
-                left = ledger.remaining
-                shown["ledger"] = {
-                    "spent": ledger.spent,
-                    "currency": ledger.currency,
-                    "adaptive": ledger.adaptive,
-                    "remaining": None if left is None else left.to_dict(),
-                    "charges": [entry.label for entry in ledger.entries],
-                }
-            if signed is not None:
-                shown["signed"] = signed.about()
-            shell.print_json(shown)
-            return
-        text = explain(guarantee, people=people, about=about_file(file, signed))
+    _, stated, signed = read_certificate(file)
+    ledger = stated if isinstance(stated, Ledger) else None
+    guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
+    if as_json:
+        shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
         if ledger is not None:
-            # The verdict of the text, its first line and the indented ones below it, is on the sum
-            # alone. The charges contain facts that the sum does not.
-            rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
-            text = "\n".join([judge_ledger(ledger).sentence, *rest, ledger.report()])
-        typer.echo(text)
+            own = judge_ledger(ledger)
+            shown |= {"verdict": own.kind, "sentence": own.sentence}
+            left = ledger.remaining
+            shown["ledger"] = {
+                "spent": ledger.spent,
+                "currency": ledger.currency,
+                "adaptive": ledger.adaptive,
+                "remaining": None if left is None else left.to_dict(),
+                "charges": [entry.label for entry in ledger.entries],
+            }
+        if signed is not None:
+            shown["signed"] = signed.about()
+        shell.print_json(shown)
+        return
+    text = explain(guarantee, people=people, about=about_file(file, signed))
+    if ledger is not None:
+        # The verdict of the text, its first line and the indented ones below it, is on the sum
+        # alone. The charges contain facts that the sum does not.
+        rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
+        text = "\n".join([judge_ledger(ledger).sentence, *rest, ledger.report()])
+    typer.echo(text)
 
 
 _SIGNATURE = "dpoco.signature/1"
@@ -244,54 +232,43 @@ def sign_command(
     dpoco sign guarantee.json --key signer.key --title "Offers, 2026" --operator "Shop Ltd"
     --data-set "visits of 2026"
     """
-    with shell.errors_in_one_line():
-        if new_key is not None:
-            if (file, key, title, operator, data_set, date, output) != (None,) * 7:
-                raise ValueError("--new-key draws a key and takes nothing else")
-            _tell_key(SigningKey.create(new_key).public, new_key, as_json)
-            return
-        missing = [
-            name
-            for name, value in {
-                "FILE": file, "--key": key, "--title": title, "--operator": operator,
-                "--data-set": data_set,
-            }.items()
-            if value is None
-        ]  # fmt: skip
-        # The same check as above, in a form that the type checker understands.
-        if file is None or key is None or title is None or operator is None or data_set is None:
-            raise ValueError(f"still needed: {', '.join(missing)}")
-        record, stated, before = read_certificate(file)
-        # A second signature around a signed certificate would give two signers.
-        if before is not None:
-            raise ValueError(f"{file} is signed: sign the certificate that it was made from")
-        guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
-        signed = SignedCertificate.sign(
-            record, SigningKey.from_file(key), title=title, operator=operator, data_set=data_set,
-            date=date,
-        )  # fmt: skip
-        place = file.with_suffix(".signed.json") if output is None else output
-        # "x" refuses to replace a file, such as an earlier signature.
-        with place.open("x", encoding="ascii") as out:
-            out.write(signed.to_json() + "\n")
-        if as_json:
-            about = {"file": str(place), "signer": str(signed.signer), "date": signed.date}
-            shell.print_json({"schema": _SIGNATURE, **about, "verdict": verdict(guarantee).kind})
-            return
-        typer.echo(f"{place}: signed by key {signed.signer.fingerprint} on {signed.date}")
-        typer.echo(verdict(guarantee).sentence)
+    if new_key is not None:
+        if (file, key, title, operator, data_set, date, output) != (None,) * 7:
+            raise ValueError("--new-key draws a key and takes nothing else")
+        _tell_key(SigningKey.create(new_key).public, new_key, as_json)
+        return
+    if file is None or key is None or title is None or operator is None or data_set is None:
+        needed = {"FILE": file, "--key": key, "--title": title, "--operator": operator,
+                  "--data-set": data_set}  # fmt: skip
+        missing = ", ".join(name for name, value in needed.items() if value is None)
+        raise ValueError(f"still needed: {missing}")
+    record, stated, before = read_certificate(file)
+    # A second signature around a signed certificate would give two signers.
+    if before is not None:
+        raise ValueError(f"{file} is signed: sign the certificate that it was made from")
+    guarantee = stated.guarantee if isinstance(stated, Ledger) else stated
+    signed = SignedCertificate.sign(
+        record, SigningKey.from_file(key), title=title, operator=operator, data_set=data_set,
+        date=date,
+    )  # fmt: skip
+    place = file.with_suffix(".signed.json") if output is None else output
+    # "x" refuses to replace a file, such as an earlier signature.
+    with place.open("x", encoding="ascii") as out:
+        out.write(signed.to_json() + "\n")
+    found = verdict(guarantee)
+    about = {"file": str(place), "signer": str(signed.signer), "date": signed.date}
+    said = f"{place}: signed by key {signed.signer.fingerprint} on {signed.date}"
+    record = {"schema": _SIGNATURE, **about, "verdict": found.kind}
+    shell.show(as_json, record, f"{said}\n{found.sentence}")
 
 
 def _tell_key(public: PublicKey, place: Path, as_json: bool) -> None:
-    if as_json:
-        shell.print_json(
-            {"schema": _SIGNATURE, "file": str(place), "public_key": str(public),
-             "fingerprint": public.fingerprint}
-        )  # fmt: skip
-        return
-    typer.echo(f"{place}: a new secret key, which only you can read; keep a copy offline")
-    typer.echo(f"public key:  {public}")
-    typer.echo(f"fingerprint: {public.fingerprint}")
+    about = {"public_key": str(public), "fingerprint": public.fingerprint}
+    text = (
+        f"{place}: a new secret key, which only you can read; keep a copy offline\n"
+        f"public key:  {public}\nfingerprint: {public.fingerprint}"
+    )
+    shell.show(as_json, {"schema": _SIGNATURE, "file": str(place), **about}, text)
 
 
 table_app = shell.group(
@@ -299,7 +276,7 @@ table_app = shell.group(
 )
 
 
-@table_app.command()
+@table_app.command(cls=shell.Command)
 def noise(
     horizons: str = shell.option(
         "1000,10000,100000,1000000,10000000", "Numbers of rounds.", metavar="N,N,..."
@@ -316,16 +293,13 @@ def noise(
 
     dpoco table noise --horizons 1000,100000 --epsilons 1,4
     """
-    with shell.errors_in_one_line():
-        entries = tables.noise_table(
-            shell.whole_numbers("--horizons", horizons),
-            shell.numbers("--epsilons", epsilons, positive=True),
-        )
-        if as_json:
-            rows = [asdict(entry) for entry in entries]
-            shell.print_json({"schema": "dpoco.table/1", "table": "noise", "rows": rows})
-        else:
-            typer.echo(tables.format_markdown(entries))
+    entries = tables.noise_table(
+        shell.whole_numbers("--horizons", horizons),
+        shell.numbers("--epsilons", epsilons, positive=True),
+    )
+    rows = [asdict(entry) for entry in entries]
+    record = {"schema": "dpoco.table/1", "table": "noise", "rows": rows}
+    shell.show(as_json, record, tables.format_markdown(entries))
 
 
 COMMANDS = {

@@ -57,7 +57,7 @@ def init(asked: Asked, values: Fields) -> None:
     dpoco run hour-2.csv --config dpoco.toml --resume
     """
     settings = asked.settings
-    with shell.errors_in_one_line(), shell.notes(settings.quiet):
+    with shell.notes(settings.quiet):
         if settings.data is None:
             raise ValueError("name the table: dpoco init events.csv")
         place = Path(values.get("to", "dpoco.toml"))
@@ -225,26 +225,25 @@ def datasets_command(
 
     dpoco datasets shuttle
     """
-    with shell.errors_in_one_line():
-        if name is None:
-            records = [_facts(each) for each in BUNDLED.values()]
-            if as_json:
-                shell.print_json({"schema": _DATASETS, "datasets": records})
-            else:
-                _print_list(records)
-            return
-        facts = _facts(BUNDLED[choose_name("stream", name, tuple(BUNDLED))])
-        # Names of columns and the scaling are known after loading, which needs the package.
-        if facts["installed"]:
-            if facts["kind"] == "experts":
-                found = datasets.load_losses(name)[1]
-            else:
-                found = datasets.load(name).summary()
-            facts.update(names=found["feature_names"], scaling=found["scaling"])
+    if name is None:
+        records = [_facts(each) for each in BUNDLED.values()]
         if as_json:
-            shell.print_json({"schema": _DATASETS, **facts})
+            shell.print_json({"schema": _DATASETS, "datasets": records})
         else:
-            _print_one(facts)
+            _print_list(records)
+        return
+    facts = _facts(BUNDLED[choose_name("stream", name, tuple(BUNDLED))])
+    # Names of columns and the scaling are known after loading, which needs the package.
+    if facts["installed"]:
+        if facts["kind"] == "experts":
+            found = datasets.load_losses(name)[1]
+        else:
+            found = datasets.load(name).summary()
+        facts.update(names=found["feature_names"], scaling=found["scaling"])
+    if as_json:
+        shell.print_json({"schema": _DATASETS, **facts})
+    else:
+        _print_one(facts)
 
 
 def _facts(known: Bundled) -> Fields:

@@ -45,25 +45,22 @@ def publish_command(
 
     dpoco publish state --to model.json
     """
-    with shell.errors_in_one_line():
-        if not force:
-            shell.check_new(to)
-        # Comes first, so that a wrong model is refused before a state, which is secret, is opened.
-        earlier = None if like is None else dpoco.Model.load(like)
-        # The state names its class, and only the library's own classes are imported.
-        learner = dpoco.load(state, key=state_key())
-        saved = read_saved(learner, trust_columns)
-        if earlier is not None:
-            model = earlier.after(learner)
-        elif saved is not None:
-            model = dpoco.Model.of_schema(learner, saved.schema)
-        else:
-            raise ValueError("--trust-columns needs --like MODEL, for the names of the columns")
-        model.save(to)
-        if as_json:
-            shell.print_json(model.to_dict())
-        else:
-            typer.echo(f"Written: {to}: {_describe(model)}; it may be published")
+    if not force:
+        shell.check_new(to)
+    # Comes first, so that a wrong model is refused before a state, which is secret, is opened.
+    earlier = None if like is None else dpoco.Model.load(like)
+    # The state names its class, and only the library's own classes are imported.
+    learner = dpoco.load(state, key=state_key())
+    saved = read_saved(learner, trust_columns)
+    if earlier is not None:
+        model = earlier.after(learner)
+    elif saved is not None:
+        model = dpoco.Model.of_schema(learner, saved.schema)
+    else:
+        raise ValueError("--trust-columns needs --like MODEL, for the names of the columns")
+    model.save(to)
+    written = f"Written: {to}: {_describe(model)}; it may be published"
+    shell.show(as_json, model.to_dict(), written)
 
 
 def predict_command(
@@ -99,44 +96,43 @@ def predict_command(
 
     dpoco predict model.json new.csv --keep id,time --to predictions.csv
     """
-    with shell.errors_in_one_line():
-        own = {} if config is None else read_file(Path(config))
-        asked = Asked.of(own, pairs or (), {"data": data}).settings
-        # Options of learners have no meaning here, so a name that is not a setting is a typing
-        # error.
-        for name in asked.option:
-            choose_name("setting", name, tuple(OPTIONS))
-        if to is not None and not force:
-            shell.check_new(to)
-        found = dpoco.Model.load(model)
-        rows = open_table(asked, fewest=1)
-        kept = [] if keep is None else read_list(keep)
-        # All columns are checked at once, before a file of many rows is read.
-        rows.check([*found.columns, *kept])
-        answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
-        texts = {name: list(map(_text, rows.entries(name))) for name in kept}
-        likely = found.task == "classification"
-        event = found.label
-        if found.coding.positive is not None:
-            event += f"={found.coding.positive}"
-        title = f"probability of {event}" if likely else found.label
-        # `repr` is the shortest text that is read as the same double.
-        cells = ["" if math.isnan(each) else repr(each) for each in answers]
-        if as_json:
-            # JSON has no NaN.
-            known = [None if math.isnan(each) else each for each in answers]
-            shell.print_json(
-                {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
-            )
-        name = f"probability_of_{event}" if likely else f"predicted_{found.label}"
-        lines = [[*kept, name], *zip(*texts.values(), cells, strict=True)]
-        if to is not None:
-            with to.open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(lines)
-            if not as_json:
-                typer.echo(f"Written: {to}: {len(cells):,} predictions of {_describe(found)}")
-        elif not as_json:
-            csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
+    own = {} if config is None else read_file(Path(config))
+    asked = Asked.of(own, pairs or (), {"data": data}).settings
+    # Options of learners have no meaning here, so a name that is not a setting is a typing
+    # error.
+    for name in asked.option:
+        choose_name("setting", name, tuple(OPTIONS))
+    if to is not None and not force:
+        shell.check_new(to)
+    found = dpoco.Model.load(model)
+    rows = open_table(asked, fewest=1)
+    kept = [] if keep is None else read_list(keep)
+    # All columns are checked at once, before a file of many rows is read.
+    rows.check([*found.columns, *kept])
+    answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
+    texts = {name: list(map(_text, rows.entries(name))) for name in kept}
+    likely = found.task == "classification"
+    event = found.label
+    if found.coding.positive is not None:
+        event += f"={found.coding.positive}"
+    title = f"probability of {event}" if likely else found.label
+    # `repr` is the shortest text that is read as the same double.
+    cells = ["" if math.isnan(each) else repr(each) for each in answers]
+    if as_json:
+        # JSON has no NaN.
+        known = [None if math.isnan(each) else each for each in answers]
+        shell.print_json(
+            {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
+        )
+    name = f"probability_of_{event}" if likely else f"predicted_{found.label}"
+    lines = [[*kept, name], *zip(*texts.values(), cells, strict=True)]
+    if to is not None:
+        with to.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
+        if not as_json:
+            typer.echo(f"Written: {to}: {len(cells):,} predictions of {_describe(found)}")
+    elif not as_json:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
 
 
 def _text(entry: object) -> str:

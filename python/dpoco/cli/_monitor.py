@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 import dpoco
 from dpoco._files import sole_user
@@ -353,7 +352,7 @@ def _act(asked: Asked) -> None:
 
     dpoco monitor log.csv --time at --mean latency=0:1000 --person user=10,24,3 --page site.html
     """
-    with shell.errors_in_one_line(), shell.notes(False):
+    with shell.notes(False):
         asked.check()
         # Two runs that continue from one state would draw the same noise for different records.
         with nullcontext() if asked.state is None else sole_user(asked.state):
@@ -372,17 +371,13 @@ def _plan(asked: _Planned) -> None:
 
     dpoco plan statistics --count --mean latency=0:1000 --by country=DE,FR --view "last 24"
     """
-    with shell.errors_in_one_line():
-        monitor = asked.monitor()
-        plan = monitor.plan()
-    if asked.as_json:
-        rows = [asdict(row) for row in plan.rows]
-        guarantee = monitor.guarantee.to_dict()
-        record = {"room": plan.room, "rows": rows, "guarantee": guarantee}
-        shell.print_json({"schema": "dpoco.plan-statistics/1", **record})
-    else:
-        typer.echo(str(plan))
-        typer.echo(f"\n{monitor.guarantee}")
+    monitor = asked.monitor()
+    plan = monitor.plan()
+    record = {
+        "schema": "dpoco.plan-statistics/1", "room": plan.room,
+        "rows": [asdict(row) for row in plan.rows], "guarantee": monitor.guarantee.to_dict(),
+    }  # fmt: skip
+    shell.show(asked.as_json, record, f"{plan}\n\n{monitor.guarantee}")
 
 
 plan_statistics_command = shell.command(_Planned, "statistics", _plan)

@@ -39,31 +39,30 @@ def serve_command(
 
     dpoco serve bandit.toml --port 8000
     """
-    with shell.errors_in_one_line():
-        # Before the import of `serve`, whose error would name a module and no extra.
-        for package in _NEEDED:
-            import_package(package, "dpoco serve", "serve")
-        from dpoco import serve
+    # Before the import of `serve`, whose error would name a module and no extra.
+    for package in _NEEDED:
+        import_package(package, "dpoco serve", "serve")
+    from dpoco import serve
 
-        if not path.is_file():
-            raise ValueError(f"no such file: {path}")
-        settings = serve.Settings.read(parse_file(path), path)
-        if operator and new_token is None and revoke is None:
-            raise ValueError("--operator needs --new-token or --revoke")
-        if new_token is None and revoke is None:
-            serve.run(
-                settings, host, port, public=public,
-                listening=lambda port: typer.echo(f"serving on http://{host}:{port}"),
-            )  # fmt: skip
-            return
-        # Whether the service runs or not: it sees changes with the next request.
-        with serve.open_tokens(settings) as tokens:
-            if revoke is not None:
-                ended = tokens.revoke(revoke, operator=operator)
-                typer.echo(f"tokens ended: {ended}")
-            if new_token is not None:
-                overlap = settings.limits.token_overlap_seconds
-                typer.echo(tokens.create(new_token, operator=operator, overlap=overlap))
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}")
+    settings = serve.Settings.read(parse_file(path), path)
+    if operator and new_token is None and revoke is None:
+        raise ValueError("--operator needs --new-token or --revoke")
+    if new_token is None and revoke is None:
+        serve.run(
+            settings, host, port, public=public,
+            listening=lambda port: typer.echo(f"serving on http://{host}:{port}"),
+        )  # fmt: skip
+        return
+    # Whether the service runs or not: it sees changes with the next request.
+    with serve.open_tokens(settings) as tokens:
+        if revoke is not None:
+            ended = tokens.revoke(revoke, operator=operator)
+            typer.echo(f"tokens ended: {ended}")
+        if new_token is not None:
+            overlap = settings.limits.token_overlap_seconds
+            typer.echo(tokens.create(new_token, operator=operator, overlap=overlap))
 
 
 journal_app = shell.group("Look at a journal, copy it or verify it, while its service is running.")
@@ -76,7 +75,7 @@ def _check(file: Path) -> None:
         raise ValueError(f"{file} is not a journal")
 
 
-@journal_app.command("status")
+@journal_app.command("status", cls=shell.Command)
 def status_command(
     path: Path = shell.argument(..., "The journal's file.", metavar="PATH"),
     as_json: shell.JsonFlag = False,
@@ -89,43 +88,42 @@ def status_command(
 
     dpoco journal status prices.journal
     """
-    with shell.errors_in_one_line():
-        _check(path)
-        rows: list[Fields] = []
-        # The streams are read from a copy, because opening the journal itself would stop its
-        # service.
-        with opened_copy(path) as journal:
-            for name in journal.streams():
-                stream = journal.open(name)
-                g = stream.guarantee
-                epsilon = g.epsilon if g.private else None  # JSON has no infinity
-                rows.append(
-                    {
-                        "stream": name, "round": stream.round, "horizon": stream.horizon,
-                        "waiting": len(stream.outstanding), "epsilon": epsilon, "delta": g.delta,
-                    }
-                )  # fmt: skip
-            spent, ledger = journal.spent, journal.ledger
-            left = None if ledger is None else ledger.remaining
-        budget = None if left is None else left.to_dict()
-        if as_json:
-            record = {"streams": rows, "spent": spent, "remaining": budget}
-            shell.print_json({"schema": "dpoco.journal/1", **record})
-            return
-        table = shell.table(["stream"], ["round", "horizon", "waiting", "epsilon", "delta"])
-        for row in rows:
-            endless = row["horizon"] == LARGEST_HORIZON
-            horizon = "unknown" if endless else f"{row['horizon']:,}"
-            cells = f"{row['round']:,}", horizon, f"{row['waiting']:,}"
-            shown = "none" if row["epsilon"] is None else f"{row['epsilon']:.6g}"
-            table.add_row(row["stream"], *cells, shown, f"{row['delta']:.3g}")
-        shell.console().print(table)
-        if ledger is not None:
-            rest = "nothing" if left is None else f"epsilon {left.epsilon:.6g}"
-            shell.say(f"ledger: {rest} is left")
+    _check(path)
+    rows: list[Fields] = []
+    # The streams are read from a copy, because opening the journal itself would stop its
+    # service.
+    with opened_copy(path) as journal:
+        for name in journal.streams():
+            stream = journal.open(name)
+            g = stream.guarantee
+            epsilon = g.epsilon if g.private else None  # JSON has no infinity
+            rows.append(
+                {
+                    "stream": name, "round": stream.round, "horizon": stream.horizon,
+                    "waiting": len(stream.outstanding), "epsilon": epsilon, "delta": g.delta,
+                }
+            )  # fmt: skip
+        spent, ledger = journal.spent, journal.ledger
+        left = None if ledger is None else ledger.remaining
+    budget = None if left is None else left.to_dict()
+    if as_json:
+        record = {"streams": rows, "spent": spent, "remaining": budget}
+        shell.print_json({"schema": "dpoco.journal/1", **record})
+        return
+    table = shell.table(["stream"], ["round", "horizon", "waiting", "epsilon", "delta"])
+    for row in rows:
+        endless = row["horizon"] == LARGEST_HORIZON
+        horizon = "unknown" if endless else f"{row['horizon']:,}"
+        cells = f"{row['round']:,}", horizon, f"{row['waiting']:,}"
+        shown = "none" if row["epsilon"] is None else f"{row['epsilon']:.6g}"
+        table.add_row(row["stream"], *cells, shown, f"{row['delta']:.3g}")
+    shell.console().print(table)
+    if ledger is not None:
+        rest = "nothing" if left is None else f"epsilon {left.epsilon:.6g}"
+        shell.say(f"ledger: {rest} is left")
 
 
-@journal_app.command("backup")
+@journal_app.command("backup", cls=shell.Command)
 def backup_command(
     path: Path = shell.argument(..., "The journal's file.", metavar="PATH"),
     to: Path = shell.argument(..., "A file that does not exist yet.", metavar="COPY"),
@@ -139,16 +137,15 @@ def backup_command(
 
     dpoco journal backup prices.journal prices-monday.journal
     """
-    with shell.errors_in_one_line():
-        _check(path)
-        # An existing copy may be the only one of an earlier moment, so it is not replaced.
-        if to.exists():
-            raise ValueError(f"{to} exists: name a new file, because a copy never replaces one")
-        copy_journal(path, to)
-        shell.say(f"Written: {to}")
+    _check(path)
+    # An existing copy may be the only one of an earlier moment, so it is not replaced.
+    if to.exists():
+        raise ValueError(f"{to} exists: name a new file, because a copy never replaces one")
+    copy_journal(path, to)
+    shell.say(f"Written: {to}")
 
 
-@journal_app.command("verify")
+@journal_app.command("verify", cls=shell.Command)
 def verify_journal_command(
     path: Path = shell.argument(..., "The journal's file.", metavar="PATH"),
     as_json: shell.JsonFlag = False,

@@ -43,13 +43,12 @@ def experts_command(
 
     dpoco plan experts --experts 10 --horizon 100000 --switches 5
     """
-    with shell.errors_in_one_line():
-        choices = dpoco.choose(
-            experts, horizon=horizon, budget=Budget._over(epsilon, delta, max(1, horizon)),
-            switches=switches,
-            adversary=adversary,  # type: ignore[arg-type]  # checked there
-            gap=gap, by="bound",
-        )  # fmt: skip
+    choices = dpoco.choose(
+        experts, horizon=horizon, budget=Budget._over(epsilon, delta, max(1, horizon)),
+        switches=switches,
+        adversary=adversary,  # type: ignore[arg-type]  # checked there
+        gap=gap, by="bound",
+    )  # fmt: skip
     _print_choices(choices, as_json)
 
 
@@ -72,12 +71,11 @@ def auto_command(
 
     dpoco plan auto --horizon 100000 --dimension 10
     """
-    with shell.errors_in_one_line():
-        choices = dpoco.choose(
-            plans.standard_problem(dimension, loss, domain), horizon=horizon,
-            budget=Budget._over(epsilon, delta, max(1, horizon)),
-            participation=make_participation(rounds_per_person, separation),
-        )  # fmt: skip
+    choices = dpoco.choose(
+        plans.standard_problem(dimension, loss, domain), horizon=horizon,
+        budget=Budget._over(epsilon, delta, max(1, horizon)),
+        participation=make_participation(rounds_per_person, separation),
+    )  # fmt: skip
     _print_choices(choices, as_json)
 
 
@@ -156,22 +154,21 @@ def make_command(entry: Learner) -> TyperCommand | TyperGroup:
     def act(parsed: object) -> None:
         given = vars(parsed)
         as_json, horizon, epsilon = (given.pop(n) for n in ("as_json", "horizon", "epsilon"))
-        with shell.errors_in_one_line():
-            # Options are texts, and are converted to the types of the learner's constructor.
-            read = {name: own[name].read(given.pop(name)) for name in own}
-            options = {name: value for name, value in read.items() if value is not None}
-            facts = {name: given.pop(name) for name in sizes}
-            problem = make(entry, **facts)
-            delta = given.pop("delta", 0.0)
-            rule = make_participation(**given) if people else None
-            facts |= {name: value for name, value in given.items() if value is not None}
-            report = plans.plan_report(
-                entry, problem, facts, options, rule, horizon=horizon, epsilon=epsilon, delta=delta
-            )
-            if as_json:
-                shell.print_json(report)
-            else:
-                plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
+        # Options are texts, and are converted to the types of the learner's constructor.
+        read = {name: own[name].read(given.pop(name)) for name in own}
+        options = {name: value for name, value in read.items() if value is not None}
+        facts = {name: given.pop(name) for name in sizes}
+        problem = make(entry, **facts)
+        delta = given.pop("delta", 0.0)
+        rule = make_participation(**given) if people else None
+        facts |= {name: value for name, value in given.items() if value is not None}
+        report = plans.plan_report(
+            entry, problem, facts, options, rule, horizon=horizon, epsilon=epsilon, delta=delta
+        )
+        if as_json:
+            shell.print_json(report)
+        else:
+            plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
     # With keywords only, options with and without defaults may be in any order.
     options = make_dataclass("Plan", [*flags, ("as_json", shell.JsonFlag, False)], kw_only=True)
@@ -240,6 +237,6 @@ plan_app = shell.group(
     "Example: dpoco plan ctrl --horizon 100000 --dimension 10 --epsilon 1",
     _Plans,
 )
-plan_app.command("auto")(auto_command)
-plan_app.command("experts")(experts_command)
+plan_app.command("auto", cls=shell.Command)(auto_command)
+plan_app.command("experts", cls=shell.Command)(experts_command)
 COMMANDS = {"plan": shell.command(plan_app, "plan")}

@@ -290,7 +290,7 @@ def compare(asked: Asked, values: Fields) -> None:
     dpoco compare shuttle --learners auto,noisy-newton
     """
     settings = asked.settings
-    with shell.errors_in_one_line(), shell.notes(settings.quiet):
+    with shell.notes(settings.quiet):
         names = values.get("learners", "auto,tree-frank-wolfe,noisy-ftrl")
         epsilons = values.get("epsilons", "0.5,1,2,4")
         named = [name.strip() for name in names.split(",")]

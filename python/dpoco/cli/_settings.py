@@ -398,17 +398,16 @@ def settings_command(
     def read(parsed: object) -> None:
         typed = vars(parsed)
         values = {each: typed.pop(each) for each, *_ in fields}
-        with shell.errors_in_one_line():
-            config, pairs = typed.pop("config"), typed.pop("set") or ()
-            if str(typed["data"]).lower().endswith(".toml"):
-                if config is not None:
-                    raise ValueError(
-                        f"{typed['data']} and --config are both files of settings: pass one"
-                    )
-                config = typed.pop("data")
-            own = {} if config is None else read_file(Path(config), tuple(values))
-            told = {name: own.pop(name) for name in values if name in own}
-            asked = Asked.of(own, pairs, typed)
+        config, pairs = typed.pop("config"), typed.pop("set") or ()
+        if str(typed["data"]).lower().endswith(".toml"):
+            if config is not None:
+                raise ValueError(
+                    f"{typed['data']} and --config are both files of settings: pass one"
+                )
+            config = typed.pop("data")
+        own = {} if config is None else read_file(Path(config), tuple(values))
+        told = {name: own.pop(name) for name in values if name in own}
+        asked = Asked.of(own, pairs, typed)
         act(asked, told | {k: v for k, v in values.items() if v is not None})
 
     options = make_dataclass(name, [*_flags(names), *fields])

@@ -97,7 +97,7 @@ def command(
         return source
     if not isinstance(source, typer.Typer):
         made = cast(Callable[..., object], source)
-        cls = TyperCommand if act is None else _acting(act)
+        cls = Command if act is None else type("Acting", (Command,), {"act": staticmethod(act)})
         # Completion belongs to the program; here it would add two options to each command.
         source = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(act or made) or ""))(
@@ -114,11 +114,7 @@ def group(text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     Completion belongs to the program; here it would add two options to each group.
     """
     return typer.Typer(
-        help=text,
-        cls=cls,
-        add_completion=False,
-        callback=_show_help,
-        invoke_without_command=True,
+        help=text, cls=cls, add_completion=False, callback=_show_help, invoke_without_command=True
     )
 
 
@@ -128,13 +124,17 @@ def _show_help(context: typer.Context) -> None:
         raise typer.Exit
 
 
-def _acting(act: Act) -> type[TyperCommand]:
-    class Command(TyperCommand):
-        def invoke(self, ctx: Any) -> None:
-            # typer calls the dataclass like a function and returns its object.
-            act(super().invoke(ctx))
+class Command(TyperCommand):
+    """A command that says in one line what is wrong with its input."""
 
-    return Command
+    act: Act | None = None  # for options that are a dataclass
+
+    def invoke(self, ctx: Any) -> None:
+        """Call the function of the command, or `act` with an object of its dataclass."""
+        with errors_in_one_line():
+            made = super().invoke(ctx)
+            if self.act is not None:
+                self.act(made)
 
 
 def _join_lines(text: str) -> str:
@@ -236,6 +236,14 @@ def write_report(
 def print_json(record: object) -> None:
     """Print a record, without NaN and infinity, which JSON does not have."""
     typer.echo(json.dumps(record, allow_nan=False, indent=2))
+
+
+def show(as_json: bool, record: object, text: str) -> None:
+    """Print a record as JSON, or else the text that says the same."""
+    if as_json:
+        print_json(record)
+    else:
+        typer.echo(text)
 
 
 def console() -> Console:

@@ -55,6 +55,14 @@ class _NotCoveredError(Exception):
     """The statement cannot be derived: the file lacks a description, or no formula covers it."""
 
 
+# Verdicts on files without a statement; the first kind of error that fits decides.
+_FAULTS: dict[type[Exception], str] = {
+    NotOneError: "not one", OSError: "not one", UnreadableError: "unreadable",
+    SignatureError: "signature refuted", StateError: "refuted", BudgetExceeded: "refuted",
+    _NotCoveredError: "not covered",
+}  # fmt: skip
+
+
 class _Statement(NamedTuple):
     """The statement of a file in a few words, its verdict, and the guarantee."""
 
@@ -68,12 +76,13 @@ class _Statement(NamedTuple):
         if self.guarantee is None:
             return own
         g = self.guarantee
+        configuration = {} if g.seeded else {"configuration": _SETUP}
         return own | {
             "epsilon": plain_float(g.epsilon), "delta": g.delta, "unit": g.unit,
             "change": g.change, "view": g.view, "horizon": g.horizon,
             "person": None if g.person is None else list(g.person),
             "conditions": list(g.derived),
-            "stated_by_the_issuer": {**_state_setup(g), **plain(issuer_says(g))},
+            "stated_by_the_issuer": {**configuration, **plain(issuer_says(g))},
         }  # fmt: skip
 
 
@@ -125,9 +134,8 @@ def verify_command(
     dpoco verify --independent plan.json
     """
     judge = _independent_judge() if independent else _verify
-    with shell.errors_in_one_line():
-        public = None if signer is None else read_public_key(signer)
-        rows = [_row(file, judge, public) for file in files]
+    public = None if signer is None else read_public_key(signer)
+    rows = [_row(file, judge, public) for file in files]
     if as_json:
         shown = [row | {"certificates": [each.to_dict() for each in found]} for row, found in rows]
         shell.print_json({"schema": _VERIFICATION, "files": shown})
@@ -154,18 +162,9 @@ def _row(
         row["verdict"] = "verified" if kind == "protected" else kind
         row |= {"sentence": sentence, "origin": origin}
     # One unreadable file must not prevent the verdict on the others.
-    except (NotOneError, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        row |= {"verdict": "not one", "reason": reason}
-    # This error and the next are kinds of `StateError` with more information.
-    except UnreadableError as error:
-        row |= {"verdict": "unreadable", "reason": str(error)}
-    except SignatureError as error:
-        row |= {"verdict": "signature refuted", "reason": str(error)}
-    except (StateError, BudgetExceeded) as error:
-        row |= {"verdict": "refuted", "reason": str(error)}
-    except _NotCoveredError as error:
-        row |= {"verdict": "not covered", "reason": str(error)}
+    except tuple(_FAULTS) as error:
+        row["verdict"] = next(text for kind, text in _FAULTS.items() if isinstance(error, kind))
+        row["reason"] = getattr(error, "strerror", None) or str(error)
     return row, found if row["statements"] is not None else []
 
 
@@ -205,11 +204,6 @@ def _lines(row: Fields, found: list[_Statement]) -> Iterator[str]:
     )
     yield from (f"    - {text}" for text in said or (f"configuration: {_SETUP}",))
     yield f"  Origin: {row['origin']}"
-
-
-def _state_setup(g: Guarantee) -> dict[str, str]:
-    """Return the issuer's statements on the set-up; none if the guarantee is seeded."""
-    return {} if g.seeded else {"configuration": _SETUP}
 
 
 def _in_line(value: object) -> str:

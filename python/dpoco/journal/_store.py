@@ -151,10 +151,9 @@ class SqlStore:
 
     def list_rows(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
-        found: list[Any] = self._run(
+        return self._run(
             f"SELECT kind, owner, number, seal FROM {self.table} WHERE kind < {RELEASES}"
         )
-        return found
 
     def read(self, kind: int, owner: int, number: int) -> Row | None:
         """Return the row of a place."""
