@@ -379,8 +379,10 @@ def tracker(record: Record) -> Known:
     rate = record["share_rate"] or arb(0)  # None with the prior "at_most"
     stay, move = 1 - rate, rate / (record["experts"] - 1)
     tau = (stay - move) / (stay + move)
-    # The grid is that of the coins' variates, with rounding.
+    # The largest change of a coin's probability by rounding.
     grid, kept = arb(2) ** -50, (1 - forced) * (-eta * batch).exp()
+    for end in (1 - forced, kept) if forced < 1 else ():
+        grid = grid.max(end * (-(batch + 4) * arb(2) ** -53 * end.log()).expm1())
     chance = (1 - kept + grid).min(arb(1))
     reach, decay, later = 2 * eta * tau, tau**batch, batches - 2
     if forced < 1:

@@ -131,3 +131,21 @@ def test_variates_are_those_of_coins_steps_and_races():
     assert used[3] == races * (7 + 5)
     assert races == learner.resamples > 20
     assert sum(used) == used[1] + used[3]
+
+
+def test_rounding_of_long_sums_does_not_move_a_coin_further_than_is_charged():
+    """One round moves the sum of a batch across a power of two: all later ones round otherwise."""
+    setting = Setting(2, 40_000, share_rate=0.01, rate=2.0**-14, forced=0.25, batch=20_000)
+    losses = np.zeros((setting.batch, 2))
+    losses[1:8192], losses[8192] = 1.0, 0.25
+    losses[8193:] = (4097.5 + 2.0**-3) * 2.0**-53 / setting.rate
+    stays = []
+    for changed in (0.0, 1.0):
+        losses[0] = changed
+        learner = ObliviousTracker(
+            2, horizon=setting.rounds, budget=None, plan=planned(setting), source=Source.seeded(1)
+        )
+        learner.run(losses[:-1])
+        stays.append(math.log(learner._engine.nonprivate_kernel(losses[-1])[0]))
+    moved, (_, _, on_keep) = stays[0] - stays[1], tracker_of(setting).coin
+    assert setting.rate + 6e-13 < moved <= on_keep < setting.rate + 1e-11

@@ -186,7 +186,7 @@ def test_no_forced_switch_promises_nothing():
 
 
 def test_coins_of_hopeless_precision_promise_nothing():
-    """Keep probabilities near the grid of the uniform variates have no bounded ratio."""
+    """Keep probabilities near the charge for their rounding have no bounded ratio."""
     t = tracker(2.0, 0.1, 30, 300, 0.0, 3)
     assert t.pure == math.inf
     assert epsilon(t) == math.inf

@@ -475,8 +475,8 @@ def guarantee(
         details["regret bound until the cap"] = math.fsum(terms.values())
     conditions: tuple[str, ...] = (
         CLIPPED_LOSSES,
-        "Fresh draws have exact tails (races of exponential variates), and the grid of the "
-        "coins' uniform variates is accounted for.",
+        "Fresh draws have exact tails (races of exponential variates), and the rounding of the "
+        "coins' probabilities is accounted for.",
     )
     said: Fields = {}
     if drawn.draws.constant:

@@ -84,7 +84,7 @@ def moment(ranges: FloatArray, a: FloatArray) -> FloatArray:
     -------
     ndarray
         Of the broadcast shape: a - 1 times the Renyi divergence. Rounded up, by a relative
-        2e-11 (1e-7 where a * range < 1e-3); a simple bound for ranges below 1e-6.
+        2e-11 (1e-7 where a * range < 1e-3); a simple bound for ranges below 1e-9.
     """
     b = a - 1.0
     with np.errstate(all="ignore"):

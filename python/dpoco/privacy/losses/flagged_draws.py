@@ -30,8 +30,8 @@ ORDERS: FloatArray = np.concatenate(
 )
 ORDERS.flags.writeable = False
 
-# Largest change of a coin's probability by the grid of its uniform variate and by rounding.
-_COIN_GRID = 2.0**-50
+# Least charge for the rounding of a coin's probability; see `coin_error`.
+_COIN_ERROR = 2.0**-50
 # Least ratio of the smallest to the largest range in a group of the series, about.
 _FINE = 0.9
 # The result is raised by this relative margin, and by 1e-14 times the order.
@@ -124,7 +124,22 @@ class FlaggedDraws(Loss):
         keep = (1.0 - self.forced_switch) * math.exp(-self.learning_rate * self.batch)
         # Doubles round the probabilities of real coins, so the bound charges more draws than the
         # ideal q has.
-        return min(1.0, 1.0 - keep + _COIN_GRID)
+        return min(1.0, 1.0 - keep + self.coin_error)
+
+    @property
+    def coin_error(self) -> float:
+        """Largest change of a coin's probability by rounding.
+
+        The logarithm of a keep probability is a sum of batch + 1 rounded numbers of one sign, so
+        its relative error is at most (batch + 4) 2^-53.
+        """
+        if self.forced_switch == 1.0:
+            return 0.0
+        least = -math.log1p(-self.forced_switch)
+        # From 700 on, e^-x is 0 for all purposes here.
+        ends = (least, min(least + self.learning_rate * self.batch, 700.0))
+        relative = (self.batch + 4.0) * 2.0**-53
+        return max(_COIN_ERROR, *(math.exp(-x) * math.expm1(relative * x) for x in ends))
 
     @property
     def coin(self) -> tuple[float, float, float]:
@@ -132,8 +147,9 @@ class FlaggedDraws(Loss):
         keep = (1.0 - self.forced_switch) * math.exp(-self.learning_rate * self.batch)
         # The keep probabilities of both streams are rounded, possibly in opposite directions. So
         # eta is raised by the most that the ratio of the rounded ones can grow
-        # (docs/privacy/tracker_accounting.md, "The coins' uniform variates").
-        forced, error = self.forced_switch - _COIN_GRID, _COIN_GRID / keep if keep else math.inf
+        # (docs/privacy/tracker_accounting.md, "The coins' probabilities").
+        grid = self.coin_error
+        forced, error = self.forced_switch - grid, grid / keep if keep else math.inf
         if not forced > 0.0 or error > 0.25:
             return (forced, math.inf, math.inf)
         eta = self.learning_rate + math.log1p(error) - math.log1p(-error)
@@ -147,8 +163,7 @@ class FlaggedDraws(Loss):
         """Return order - 1 times the Renyi divergence bound, at every order above 1.
 
         Never below the exact sum; above it by less than 2 % at orders below 1.5 / eta, 10 % at any
-        other (more where the order exceeds 5e5 and ranges are below 1e-6, which have a simple
-        bound). Infinite where nothing is known. O(k) times at most 70 groups, about 3 ms for all
+        other. Infinite where nothing is known. O(k) times at most 70 groups, about 3 ms for all
         of `ORDERS`. Coarser groups of the series, a smaller `group_ratio` in (0, 1), are faster.
         """
         if self.constant:
