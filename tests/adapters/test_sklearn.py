@@ -329,6 +329,15 @@ def test_names_of_columns():
         model.predict(pandas.DataFrame(rows, columns=("a", "b", "z")))
 
 
+def test_columns_of_texts_are_named():
+    pandas = pytest.importorskip("pandas")
+    rows, labels = records(30)
+    frame = pandas.DataFrame(rows, columns=NAMES)
+    frame["note"] = "private"
+    with pytest.raises(TypeError, match=r"see the columns note$"):
+        classifier().fit(frame, labels)
+
+
 def test_labels_of_another_type_are_refused_before_anything_is_spent():
     rows, labels = records(2000)
     numbers = labels.astype(int)

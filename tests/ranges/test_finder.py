@@ -440,13 +440,13 @@ def test_corrupt_states_are_refused(tmp_path):
 
 
 def test_refusals_depend_on_public_sizes():
-    ways = "state the ranges of some columns, take centre='zero'"
+    ways = r"state the ranges instead \(PublicScaler"
     RangeFinder(10, budget=BUDGET, horizon=20_000, records=2000)
     with pytest.raises(ValueError, match="2,000 records, and a tenth of 19,999 rounds is 1,999"):
         RangeFinder(10, budget=BUDGET, horizon=19_999, records=2000)
-    with pytest.raises(ValueError, match=f"need 1,469 records, and have 1,000: {ways}"):
+    with pytest.raises(ValueError, match=f"needs 1,469 records, and has 1,000: {ways}"):
         RangeFinder(10, budget=BUDGET, records=1000)
-    with pytest.raises(ValueError, match=f"take 1,469 records.*{ways}.*larger epsilon"):
+    with pytest.raises(ValueError, match=f"takes 1,469 records.*{ways}.*larger epsilon"):
         RangeFinder(10, budget=BUDGET, horizon=14_000)
     assert RangeFinder(10, budget=BUDGET, horizon=14_000, centre="zero").horizon == 500
     assert RangeFinder(2, budget=None).horizon == 500

@@ -147,7 +147,21 @@ def _matrix(estimator: BaseEstimator, X: object, *, reset: bool) -> FloatArray:
         return float_array("X", array, (None, None))
     except TypeError:
         # `check_estimator` looks for "argument must be", "string" and "number", in this order.
-        raise TypeError("each argument must be no string or object, but a real number") from None
+        names = [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
+        others = [name for name in names if not _holds_numbers(X[name])]  # type: ignore[index]
+        where = f"; see the columns {', '.join(others)}" if others else ""
+        raise TypeError(
+            f"each argument must be no string or object, but a real number{where}"
+        ) from None
+
+
+def _holds_numbers(column: object) -> bool:
+    """Return whether the entries of a data frame's column are numbers, or missing."""
+    try:
+        float_array("column", _array("column", column), (None,))
+    except (TypeError, ValueError):  # the latter for two columns of one name
+        return False
+    return True
 
 
 def _two_axes(X: Any) -> Any:
@@ -710,7 +724,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         """Return the classes of the parameter; `ValueError` with a hint if it names none."""
         if self.classes is None or isinstance(self.classes, str):
             raise ValueError(
-                f"classes must be given, since which labels occur depends on the data: {hint}"
+                "classes must be given, such as (0, 1), since which labels occur depends on the "
+                f"data: {hint}"
             )
         return _check_classes(self.classes)
 

@@ -261,8 +261,8 @@ class RangeFinder(Stateful):
         needed = planning.needed_records(columns, **sizes)
         records = needed if given["records"] is None else positive_int("records", given["records"])
         ways = (
-            "state the ranges of some columns, take centre='zero' if no column is far from 0 "
-            "compared with its spread, or a larger epsilon"
+            "state the ranges instead (PublicScaler and feature_bound), or take a longer horizon "
+            "or a larger epsilon; a RangeFinder with centre='zero' needs fewer records"
         )
         what = f"a private search for the ranges of {columns} column{'s' * (columns > 1)}"
         if records < needed:
