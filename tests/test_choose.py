@@ -17,7 +17,6 @@ from dpoco.losses import (
     HuberLoss,
     LinearLoss,
     LogisticLoss,
-    QuadraticLoss,
     SquaredLoss,
 )
 from dpoco.random import Source
@@ -170,42 +169,17 @@ def test_experts_are_ranked_by_bounds_where_nothing_was_simulated():
 
 
 @pytest.mark.parametrize(
-    ("problem", "more", "error", "match"),
+    ("problem", "error", "match"),
     [
-        ("records", {}, TypeError, "a problem is"),
-        (None, {}, TypeError, "a problem is"),
-        (3.0, {}, TypeError, "a problem is"),
-        (True, {}, TypeError, "a problem is"),
-        ((BALL,), {}, TypeError, "a problem is"),
-        ((LOG, BALL), {}, TypeError, "a problem is"),
-        ((True, 3), {}, TypeError, "a problem is"),
-        ((np.ones(10**6), 3), {}, TypeError, "a problem is .{90,200}$"),
-        ((BALL, QuadraticLoss(1.0, 1.0)), {}, TypeError, "QuadraticLoss"),
-        (0, {}, ValueError, "experts"),
-        ((0, 3), {}, ValueError, "arms"),
-        ((3, 0), {}, ValueError, "dimension"),
-        ((BALL, LOG), {"horizon": -1}, ValueError, "horizon"),
-        ((BALL, LOG), {"horizon": 1.5}, TypeError, "horizon"),
-        ((BALL, LOG), {"horizon": True}, TypeError, "horizon"),
-        ((BALL, LOG), {"budget": 1.0}, TypeError, "budget"),
-        ((BALL, LOG), {"participation": 3}, TypeError, "participation"),
-        ((BALL, LOG), {"switches": 1}, ValueError, "experts"),
-        ((BALL, LOG), {"adversary": "adaptive"}, ValueError, "experts"),
-        ((3, 4), {"gap": 0.1}, ValueError, "experts"),
-        (5, {"switches": -1}, ValueError, "switches"),
-        (5, {"adversary": "friendly"}, ValueError, "adversary"),
-        (5, {"by": "luck"}, ValueError, "by"),
-        (5, {"gap": 1.1}, ValueError, "gap"),
-        (5, {"gap": 0.1, "adversary": "oblivious"}, ValueError, "gap"),
-        (2**33, {}, ValueError, "experts"),
-        (2**31, {}, MemoryError, "experts"),
-        ((100, 10**5), {}, MemoryError, "arms"),
+        ((np.ones(10**6), 3), TypeError, "a problem is .{90,200}$"),
+        (2**31, MemoryError, "experts"),
+        ((100, 10**5), MemoryError, "arms"),
     ],
 )
-def test_bad_input_is_one_clear_line(problem, more, error, match, monkeypatch):
+def test_large_input_is_one_clear_line(problem, error, match, monkeypatch):
     monkeypatch.setenv("DPOCO_MEMORY_LIMIT", "1e8")
     with pytest.raises(error, match=match) as raised:
-        dpoco.choose(problem, **{"horizon": 1000, "budget": BUDGET, **more})
+        dpoco.choose(problem, horizon=1000, budget=BUDGET)
     assert "\n" not in str(raised.value)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 from dataclasses import FrozenInstanceError
 
@@ -29,24 +28,6 @@ def test_a_budget_round_trips():
     assert type(Budget(1, 0.5).epsilon) is float
     with pytest.raises(FrozenInstanceError):
         budget.epsilon = 2.0
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
-def test_epsilon_out_of_range(epsilon):
-    with pytest.raises(ValueError, match="epsilon"):
-        Budget(epsilon, 1e-6)
-
-
-@pytest.mark.parametrize("delta", [1.0, -1e-9, 2.0, math.nan])
-def test_delta_out_of_range(delta):
-    with pytest.raises(ValueError, match="delta"):
-        Budget(1.0, delta)
-
-
-@pytest.mark.parametrize("value", ["1", None, True, 1j])
-def test_types(value):
-    with pytest.raises(TypeError, match="epsilon"):
-        Budget(value, 1e-6)
 
 
 @pytest.mark.parametrize("record", [{}, {"epsilon": 1.0}, {"epsilon": 1, "delta": 0.1, "x": 1}, 3])

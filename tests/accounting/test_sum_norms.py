@@ -222,25 +222,3 @@ def test_scales_and_draws():
     vector = ClippedVector(3, 4.0, 1.0, math.inf)
     assert GaussianSum(vector, Tree(), 10, scale=1.0).mass == 30 * 2.0**-64
     assert GaussianSum(vector, Tree(), 10, scale=1.0, order=3.0).mass == 10 * 8 * 4 * 2.0**-64
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (lambda: column_norm("dense", 3), ValueError),
-        (lambda: column_norm("toeplitz", 4097), ValueError),
-        (lambda: column_norm("toeplitz", None), ValueError),
-        (lambda: column_norm("tree", 0), ValueError),
-        (lambda: column_norm("tree", 10**12 + 1), ValueError),
-        (lambda: column_norm("tree", 3.0), TypeError),
-        (lambda: row_norm("tree", 0, 3), ValueError),
-        (lambda: row_norm("tree", 4, 3), ValueError),
-        (lambda: row_norm("tree", [1, 4], 3), ValueError),
-        (lambda: row_norm("tree", 1.5, 3), TypeError),
-        (lambda: noise_sigma("tree", 10, 0.0, 1.0), ValueError),
-        (lambda: continual_sum.blt_parameters(0), ValueError),
-    ],
-)
-def test_bad_arguments(call, error):
-    with pytest.raises(error, match=r"must be|limited"):
-        call()

@@ -214,19 +214,6 @@ def test_a_delta_that_nobody_gave():
     assert guarantee(p).delta == 1.0 / 10**4
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"budget": 1.0}, {"forced_switch": 0.0}, {"share_rate": 0.95}, {"share_rate": 1e-101},
-        {"share_rate": 0.1, "prior": "at_most"}, {"share_rate": 0.0, "switches": 1},
-    ],
-)  # fmt: skip
-def test_arguments_that_no_proof_is_about(change):
-    arguments = {"horizon": 100, "budget": Budget(1.0, DELTA), **change}
-    with pytest.raises((ValueError, TypeError), match=r"must|belongs|never"):
-        calibrate(10, **arguments)
-
-
 # Small budgets: orders beyond 2^12 decide. Priors that forget fast: rates near the largest one.
 BOUNDS_IN_REACH = [
     # N, T, S, epsilon, delta, bound

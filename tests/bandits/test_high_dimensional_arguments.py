@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import dpoco
@@ -22,49 +21,7 @@ def make(*, arms=3, dimension=4, **options):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"arms": 5000}, ValueError),
-        ({"link": "logistic", "reward_bound": 2.0}, ValueError),
-        ({"arm_learner": "tree", "selector": "gumbel"}, ValueError),
-        ({"arm_learner": "polyhedral", "sum_method": "blt"}, ValueError),
-        ({"selector": "gumbel", "sum_method": "blt"}, ValueError),
-        ({"forced_rounds": -1}, ValueError),
-        ({"forced_rounds": 31}, ValueError),
-        ({"forced_rounds": 1.5}, TypeError),
-        ({"forced_rounds": 0.0}, TypeError),
-        ({"forced_rounds": False}, TypeError),
-        ({"forced_rounds": "paper"}, TypeError),
-        ({"gap": -0.1}, ValueError),
-        ({"gap": np.nan}, ValueError),
-        ({"gap": "wide"}, TypeError),
-    ],
-)
-def test_bad_arguments(options, error):
-    with pytest.raises(error):
-        make(**options)
-
-
-def test_bad_domains():
-    for domain, kind, error in (
-        (LpBall(3, 2.0), "polyhedral", TypeError),
-        (LpBall(3, 2.0), "tree", TypeError),
-        (dpoco.domains.Box([0.0] * 3, [1.0] * 3), "tree", ValueError),
-        (3, "auto", TypeError),
-    ):
-        with pytest.raises(error):
-            HighDimensionalBandit(
-                2,
-                domain,
-                horizon=9,
-                budget=BUDGET,
-                arm_learner=kind,
-                context_bound=1.0,
-                reward_bound=1.0,
-            )
-    with pytest.raises(dpoco.CalibrationError):
-        make(budget=dpoco.Budget(1.0, 0.0), arm_learner="tree")
+def test_a_simplex_is_a_domain_of_pure_privacy():
     pure = HighDimensionalBandit(
         2,
         Simplex(3),

@@ -443,28 +443,6 @@ def test_a_histogram_that_is_not_stated_is_found(monkeypatch):
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def test_arguments_that_make_no_sense_are_refused():
-    def made(arms=2, d=3, **options):
-        return ResidualPhases(arms, d, **{"horizon": 100, "budget": None, **BOUNDED, **options})
-
-    with pytest.raises(ValueError, match="give a horizon"):
-        made(horizon=None)
-    for options in (
-        {"half_life": 0.0}, {"half_life": math.inf}, {"half_life": -3.0},
-        {"intercept": 1.0}, {"intercept": 0.0}, {"intercept": -0.5}, {"reward_noise": 0.0},
-        {"parameter_bound": math.inf}, {"context_bound": 1e31}, {"relation": "add"},
-        {"d": 1, "intercept": 0.5}, {"one_hot": 1}, {"one_hot": 4}, {"one_hot": -1},
-        {"one_hot": 3, "intercept": 0.5}, {"context_law": "any", "one_hot": 2},
-        {"context_law": "any", "intercept": 0.5}, {"context_law": "uniform"},
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"must|relation"):
-            made(**options)
-    with pytest.raises(dpoco.CalibrationError):
-        made(budget=dpoco.Budget(1.0, 0.0))
-    with pytest.raises(TypeError, match="plan for a ResidualPhases"):
-        made(plan=dpoco.mechanisms.ContinualSum(2, horizon=9, budget=None, bound=1.0).plan)
-
-
 def test_a_first_phase_that_is_too_short_is_warned_of():
     with pytest.warns(dpoco.NoiseDominatesWarning, match="first phase"):
         ResidualPhases(5, 10, horizon=2000, budget=BUDGET, **BOUNDED)

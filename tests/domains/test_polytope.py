@@ -299,36 +299,6 @@ def test_polytopes_are_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "bounds", "error", "text"),
-    [
-        ([[1.0], [-1.0]], [-1.0, 0.0], ValueError, "empty: no point"),
-        ([[1.0], [-1.0]], [1.0, -1.0], ValueError, "empty interior"),
-        ([[1.0, 0.0], [-1.0, 0.0]], [1.0, 1.0], ValueError, "unbounded"),
-        ([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [1.0, 1.0, 1.0], ValueError, "unbounded"),
-        ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 1.0, 1.0], ValueError, "unbounded"),
-        ([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0.0, 0.0, 0.0], ValueError, "cone"),
-        ([[1, 0], [-1, 0], [0, 1], [0, -1]], [1 + 1e-9, -1, 5, 5], ValueError, "too flat"),
-        ([[1, 0], [-1, 0], [0, 1], [0, -1]], [1, -2, 5, 5], ValueError, "empty"),
-        ([[1.0, 0.0], [0.0, 0.0]], [1.0, 1.0], ValueError, "every row"),
-        ([[1.0, 0.0]], [1.0, 1.0], ValueError, "bounds must have shape"),
-        ([1.0, 2.0], [1.0], ValueError, "matrix must have shape"),
-        (np.zeros((0, 2)), [], ValueError, "empty"),
-        (np.zeros((2, 0)), [1.0, 1.0], ValueError, "empty"),
-        ([[math.nan], [1.0]], [1.0, 1.0], ValueError, "matrix must be finite"),
-        ([[-1.0], [1.0]], [math.inf, 1.0], ValueError, "bounds must be finite"),
-        ([[-1e101], [1.0]], [1.0, 1.0], ValueError, "matrix must be finite"),
-        ([["a"], ["b"]], [1.0, 1.0], TypeError, "matrix"),
-        (np.array([[True], [True]]), [1.0, 1.0], TypeError, "matrix"),
-        ([[1j], [1.0]], [1.0, 1.0], TypeError, "matrix"),
-        (None, [1.0], TypeError, "matrix"),
-    ],
-)
-def test_bad_arguments_are_named(matrix, bounds, error, text) -> None:
-    with pytest.raises(error, match=text):
-        Polytope(matrix, bounds)
-
-
-@pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"center": [0.5, 0.0]}, "center"),

@@ -145,16 +145,6 @@ def test_values_are_immutable_equal_and_stored_exactly() -> None:
         from_dict({"type": "VertexSet", "dimension": 2, "vertices": [[1.0]]})
 
 
-@pytest.mark.parametrize(
-    "vertices",
-    [[], [[]], [1.0, 2.0], [[1.0, math.nan]], [[math.inf]], [[2e100]], [["a"]], [[True]], None,
-     np.zeros((2, 2, 2)), [[1.0j]]],
-)  # fmt: skip
-def test_bad_vertices(vertices: object) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        VertexSet(vertices)
-
-
 def exact_projection(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Nearest point of a hull, in rational numbers, by going through all its faces."""
     points = [[Fraction(v) - Fraction(t) for v, t in zip(row, x, strict=True)] for row in rows]

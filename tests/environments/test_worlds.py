@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from bench.worlds import AdversarialBlocks, ObliviousSwitching, Packing
 from tests.worlds import BurnAfterPlay
 
-from dpoco.environments import DriftingRegression, SwitchingStochastic
+from dpoco.environments import SwitchingStochastic
 from dpoco.errors import HorizonExceeded
 from dpoco.evaluation import best_switching_sequence
 
@@ -147,36 +145,6 @@ def test_segments_cover_every_horizon():
             best = SwitchingStochastic(2, rounds, switches=switches, seed=0).comparator()
             assert len(best) == rounds
             assert np.count_nonzero(np.diff(best)) == switches
-
-
-def test_bad_arguments_are_named():
-    for build, message in [
-        (lambda: SwitchingStochastic(0, 5), "experts must be in"),
-        (lambda: SwitchingStochastic(2, 0), "horizon must be in"),
-        (lambda: SwitchingStochastic(2, 5, switches=5), "switches must be in"),
-        (lambda: SwitchingStochastic(1, 5, switches=1), "switches must be in"),
-        (lambda: SwitchingStochastic(2, 5, gap=0.0), "gap must be"),
-        (lambda: SwitchingStochastic(2, 5, gap=1.1), "gap must be"),
-        (lambda: SwitchingStochastic(2, 5, seed=-1), "seed must be at least 0"),
-        (lambda: ObliviousSwitching(2, 5, period=1.0), "period must be in"),
-        (lambda: AdversarialBlocks(2, 5, block=0), "block must be in"),
-        (lambda: Packing(7, epsilon=1.0), "too few for epsilon"),
-        (lambda: Packing(2, epsilon=0.1, phases=3), "too few for epsilon"),
-        (lambda: Packing(64, 1, epsilon=1.0), "horizon must be at least 2"),
-        (lambda: BurnAfterPlay(39, 10), "experts must be at least 4 times"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            build()
-    with pytest.raises(TypeError, match="seed must be an int"):
-        AdversarialBlocks(2, 5, seed=0.5)
-    for wrong, message in (
-        ({"dimension": 1}, "dimension must be in"), ({"noise": -1.0}, "noise must be in"),
-        ({"noise": math.inf}, "noise must be in"), ({"seed": -1}, "seed must be at least 0"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=message):
-            DriftingRegression("turning", **{"rounds": 9, "dimension": 3, **wrong})
-    with pytest.raises(TypeError, match="switches must be an int"):
-        SwitchingStochastic(2, 5, switches=1.5)
 
 
 def test_a_decision_that_is_none_changes_nothing():

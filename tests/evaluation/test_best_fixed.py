@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.evaluation import best_fixed_decision
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 
 D, T = 4, 60
 GENERATOR = np.random.default_rng(3)
@@ -127,18 +127,3 @@ def test_all_records_missing_cost_nothing():
         DOMAINS["l2"], LOSSES["squared"], np.full((3, D), np.nan), np.zeros(3)
     )
     assert best.total_loss == 0.0
-
-
-def test_bad_arguments():
-    loss, labels = LOSSES["squared"], LABELS["squared"]
-    for error, message, *arguments in (
-        (ValueError, "at least one row", loss, np.empty((0, D)), np.empty(0)),
-        (ValueError, "labels must have shape", loss, FEATURES, np.zeros(3)),
-        (TypeError, "labels are required", loss, FEATURES),
-        (TypeError, "takes no labels", LinearLoss(1.0), FEATURES, labels),
-        (TypeError, "CustomLoss", CustomLoss(1.0, 1.0), FEATURES),
-    ):
-        with pytest.raises(error, match=message):
-            best_fixed_decision(DOMAINS["l2"], *arguments)
-    with pytest.raises(ValueError, match="tolerance"):
-        best_fixed_decision(DOMAINS["l2"], loss, FEATURES, labels, tolerance=0.0)

@@ -150,20 +150,3 @@ def test_results_cannot_be_changed():
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     assert best.decisions.dtype == np.int64
-
-
-def test_bad_arguments_are_named():
-    good = np.zeros((3, 2))
-    for error, message, function, *arguments in (
-        (ValueError, "switches must be in", best_switching_sequence, good, -1),
-        (TypeError, "switches must be an int", best_switching_sequence, good, 1.0),
-        (ValueError, "must have rounds and experts", best_switching_sequence, good[:0], 1),
-        (ValueError, "losses must have shape", best_expert, [1.0, 2.0]),
-        (ValueError, "own_losses must have shape", interval_regret, [0.0], good),
-    ):
-        with pytest.raises(error, match=message):
-            function(*arguments)
-    with pytest.raises(ValueError, match="allowance must be in"):
-        interval_regret(np.zeros(3), good, allowance=-0.1)
-    with pytest.raises(ValueError, match="loss_range"):
-        best_expert(good, loss_range=(1.0, 1.0))

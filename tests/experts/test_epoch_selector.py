@@ -144,21 +144,6 @@ def test_blocks_as_long_as_windows_make_regret_linear():
     assert own - losses.sum(axis=0).min() > 0.45 * 10**4
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"gap": -0.1}, ValueError, "gap"), ({"gap": 1.5}, ValueError, "gap"),
-        ({"gap": math.nan}, ValueError, "gap"), ({"window": 0}, ValueError, "window"),
-        ({"window": 2.0}, TypeError, "window"), ({"expected_shifts": -1}, ValueError, "shifts"),
-        ({"expected_shifts": True}, TypeError, "shifts"), ({"first": 5}, ValueError, "first"),
-        ({"selection": "laplace"}, ValueError, "selection"),
-    ],
-)  # fmt: skip
-def test_bad_arguments_of_windows(change, error, words):
-    with pytest.raises(error, match=words):
-        make_windows(5, **change)
-
-
 def test_parameters_of_windows_are_not_those_of_epochs():
     with pytest.raises(TypeError, match="plan must be a plan for a WindowSelector"):
         make_windows(5, plan=make(5).plan)

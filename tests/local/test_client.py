@@ -165,16 +165,6 @@ def test_messages_hold_no_data():
         assert "987654321" not in repr(client)
 
 
-def test_arguments():
-    for arguments in ((FA, 1.0), (fixed(FA), "1"), (fixed(FA), 1.0, 1.5)):
-        with pytest.raises(TypeError):
-            LocalClient(*arguments)
-    for arguments in ((fixed(FA), 0.0), (fixed(FA), math.nan), (fixed(FA), 1.0, 0),
-                      (fixed(FA), 1.0, 1, "context")):  # fmt: skip
-        with pytest.raises(ValueError):  # noqa: PT011
-            LocalClient(*arguments)
-
-
 # -- one device and many ---------------------------------------------------------------------------
 
 

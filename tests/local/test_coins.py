@@ -122,19 +122,6 @@ def test_adaptive_coins_replace_one_query_in_ten():
     assert 300 < seen < 500
 
 
-def test_arguments():
-    for bad in (-1, 2**64):
-        with pytest.raises(ValueError, match="public_seed"):
-            PublicCoins(bad, 1)
-    for bad in (0, 2**63):
-        with pytest.raises(ValueError, match="round"):
-            PublicCoins(1, bad)
-    with pytest.raises(TypeError):
-        PublicCoins(1.0, 1)
-    with pytest.raises(ValueError, match="n must"):
-        PublicCoins(1, 1).below(0)
-
-
 def test_coins_are_no_source_of_noise():
     from dpoco.local import BitRandomizer
 

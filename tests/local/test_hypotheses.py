@@ -117,23 +117,6 @@ def test_no_distribution_names_the_row_and_no_value(row, text):
         Hypotheses([[[0.5, 0.5]], [row]])
 
 
-def test_wrong_shapes_and_kinds():
-    for bad in (np.empty((0, 3)), np.empty((2, 0)), [0.5, 0.5], np.ones((1, 1, 1, 1))):
-        with pytest.raises(ValueError, match="must have shape"):
-            Hypotheses(bad)
-    with pytest.raises(ValueError, match="contradicts"):
-        Hypotheses(FA, 4)
-    with pytest.raises(ValueError, match="contradicts"):
-        Hypotheses(FA, 3, 3)
-    with pytest.raises(ValueError, match="must be given"):
-        Hypotheses(lambda x: FA, labels=4)
-    for bad in ("no", [["a"]], None, [[1j]], object()):
-        with pytest.raises(TypeError):
-            Hypotheses(bad)
-    with pytest.raises(ValueError, match="must return shape"):
-        Hypotheses(lambda x: FA, 2, 4).matrix(0)
-
-
 def test_fingerprint_sees_every_number():
     assert Hypotheses(FA).fingerprint == Hypotheses(FA.copy()).fingerprint
     other = FA.copy()

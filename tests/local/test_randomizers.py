@@ -202,19 +202,7 @@ def test_contrasts_below_the_digits_say_nothing():
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def test_arguments():
-    for bad in (0.0, -1.0, 30.1, math.nan, math.inf):
-        for build in (BitRandomizer, lambda e: SubsetRandomizer(4, 1, e)):
-            with pytest.raises(ValueError, match="epsilon"):
-                build(bad)
-    last = (2, 2, r"size must be in \[1, 1\]"), (5, 5, r"size must be in \[1, 4\]")
-    for labels, size, message in (*last, (2, 0, "size must be"), (1, 1, "labels")):
-        with pytest.raises(ValueError, match=message):
-            SubsetRandomizer(labels, size, 1.0)
-    with pytest.raises(ValueError, match="bits"):
-        BitRandomizer(1.0, 65)
-    with pytest.raises(ValueError, match="one a bit"):
-        BitRandomizer(1.0, 2).respond([0.1], Source.seeded(1))
+def test_what_cannot_be_audited_or_listed():
     with pytest.raises(TypeError, match="randomizer"):
         exact_audit(3)
     for call in (lambda: SubsetRandomizer(60, 30, 1.0).pmf(0), lambda: BitRandomizer(1.0, 30).pmf(

@@ -146,16 +146,6 @@ def test_questions_that_never_separate_a_pair():
     assert required_users(mirrored, epsilon=1.0, query="hadamard", **BITS) < math.inf
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [{"alpha": -0.1}, {"alpha": 1.0}, {"beta": 0.0}, {"beta": 1.0}, {"epsilon": 0.0},
-     {"channel": "coordinate"}, {"query": "adaptive"}],
-)  # fmt: skip
-def test_bad_arguments(bad):
-    with pytest.raises(ValueError, match=r"must|need"):
-        required_users(FC, **{"epsilon": 1.0, **bad})
-
-
 def test_contexts_are_refused():
     with pytest.raises(ValueError, match="no contexts"):
         required_users(Hypotheses(np.stack([FA, FA])), epsilon=1.0)
@@ -211,11 +201,3 @@ def test_failures_become_rare():
         rows = np.where(bad[:, None], FC[1], FC[0])
         failed += total_variation(median_select(rows).distribution, FC[0]) > 0
     assert failed / runs <= math.exp(-groups / 18) + math.sqrt(math.log(1e6) / (2 * runs))
-
-
-@pytest.mark.parametrize(
-    "bad", [[0.5, 0.5], np.empty((0, 3)), [[0.5, 0.6]], [[1.5, -0.5]], [[math.nan, 1.0]]]
-)
-def test_what_is_no_list_of_distributions_is_refused(bad):
-    with pytest.raises((ValueError, TypeError)):
-        median_select(bad)

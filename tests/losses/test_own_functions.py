@@ -161,32 +161,3 @@ def test_the_best_decision_in_hindsight_and_the_choice_take_the_loss():
     names = [each.name for each in dpoco.choose((BALL, log_cosh()), horizon=1000, budget=BUDGET)]
     assert names[:1] == ["NoisyNewton"]
     assert set(names) == {"NoisyNewton", "NoisyFTRL"}
-
-
-@pytest.mark.parametrize(
-    ("make", "kind", "words"),
-    [
-        (lambda: GlmLoss.from_functions(np.abs, np.cos, feature_bound=1.0), ValueError, "convex"),
-        (lambda: GlmLoss.from_functions(np.cosh, np.tanh, feature_bound=1.0), ValueError,
-         "derivative is not the derivative of value"),
-        (lambda: GlmLoss.from_functions(np.square, lambda t: 2 * t, np.zeros_like,
-                                        feature_bound=1.0), ValueError, "second_derivative is not"),
-        (lambda: GlmLoss.from_functions(np.log, np.sign, feature_bound=1.0), ValueError, "finite"),
-        (lambda: GlmLoss.from_functions(1.0, np.sign, feature_bound=1.0), TypeError, "function"),
-        (lambda: GlmLoss.from_functions(lambda t: 1.0, np.sign, feature_bound=1.0), ValueError,
-         "shape"),
-        (lambda: GlmLoss(1.0, slopes=[1.0], reach=1.0), ValueError, "at least two"),
-        (lambda: GlmLoss(1.0, slopes=[1.0, 0.0], reach=1.0), ValueError, "do not decrease"),
-        (lambda: GlmLoss(1.0, slopes=[0.0, 0.0], reach=1.0), ValueError, "constant"),
-        (lambda: GlmLoss(1.0, slopes=[0.0, np.inf], reach=1.0), ValueError, "finite"),
-        (lambda: GlmLoss(1.0, slopes=[0.0, 1.0], reach=0.0), ValueError, "reach"),
-        (lambda: GlmLoss(1.0, slopes=[0.0, 1.0], reach=1.0, variable="z"), ValueError, "variable"),
-        (lambda: dpoco.frank_wolfe.TreeFrankWolfe(BALL, log_cosh(), horizon=10, budget=BUDGET),
-         ValueError, "has no bounds for a GlmLoss"),
-        (lambda: dpoco.oco.CoupledRegularizedLeader(BALL, log_cosh(), horizon=10, budget=BUDGET),
-         ValueError, "has no bounds for a GlmLoss"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_a_loss_or_is_not_taken_is_refused_in_one_line(make, kind, words):
-    with np.errstate(all="ignore"), pytest.raises(kind, match=words):
-        make()

@@ -56,43 +56,6 @@ def test_text_json_and_pickle_restore_an_equal_loss(loss: Loss) -> None:
         loss.feature_bound = 2.0
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "name"),
-    [
-        (lambda: SquaredLoss(0.0, 1.0), ValueError, "feature_bound"),
-        (lambda: SquaredLoss(math.nan, 1.0), ValueError, "feature_bound"),
-        (lambda: SquaredLoss(True, 1.0), TypeError, "feature_bound"),
-        (lambda: SquaredLoss(1.0, -1.0), ValueError, "label_bound"),
-        (lambda: SquaredLoss(1.0, 1.0, weight=math.inf), ValueError, "weight"),
-        (lambda: SquaredLoss(1.0, 1.0, feature_bound_l2=0.0), ValueError, "feature_bound_l2"),
-        (lambda: SquaredLoss(1.0, 1.0, 0.5), TypeError, "positional"),
-        (lambda: LogisticLoss("1"), TypeError, "feature_bound"),
-        (lambda: LogisticLoss(1.0, 1.0), TypeError, "positional"),
-        (lambda: HuberLoss(1.0, 1.0, threshold=0.0), ValueError, "threshold"),
-        (lambda: LinearLoss(-1.0), ValueError, "gradient_bound"),
-        (lambda: LinearLoss(1.0, gradient_bound_l2=[1.0]), TypeError, "gradient_bound_l2"),
-        (lambda: CustomLoss(0.0, 1.0), ValueError, "lipschitz"),
-        (lambda: CustomLoss(1.0, -1.0), ValueError, "smoothness"),
-        (lambda: CustomLoss(1.0, 1.0, leaf_bound=0.0), ValueError, "leaf_bound"),
-        (lambda: SquaredLoss(1.0, 1.0).leaf_scalar_bound(-1.0), ValueError, "margin"),
-        (lambda: SquaredLoss(1.0, 1.0).leaf_scalar_bound(1.0, 0.0), ValueError, "step_scale"),
-        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [1, 2, 3], 0), ValueError, "features"),
-        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [[1, 2]], 0), ValueError, "labels?"),
-        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [1, 2], [0, 1]), ValueError, "label"),
-        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [1, 2]), TypeError, "label"),
-        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], ["a", "b"], 0), TypeError, "features"),
-        (lambda: LinearLoss(1.0).value([0, 0], [1, 2], 1.0), TypeError, "label"),
-        (lambda: CustomLoss(1, 1).batch_values(LpBall(2), 0, 0, 0), TypeError, "CustomLoss"),
-        (lambda: from_dict({}), ValueError, "loss type"),
-        (lambda: from_dict({"type": "MarginLoss"}), ValueError, "loss type"),
-        (lambda: from_dict({"type": "LogisticLoss"}), ValueError, "keys"),
-    ],
-)
-def test_bad_arguments_are_named(make, error, name) -> None:
-    with pytest.raises(error, match=name):
-        make()
-
-
 def reference(loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     z, y = z.astype(np.longdouble), y.astype(np.longdouble)
     if isinstance(loss, SquaredLoss):

@@ -197,10 +197,7 @@ def test_without_noise():
         assert [watch.test(value, threshold=x) for x in (0.5, -0.5)] == [False, True]
 
 
-def test_bad_arguments():
-    for wrong in ({"spread": 0.5}, {"spread": 2.5}, {"false_alarm": 0.0}, {"false_alarm": 1.0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            AboveThreshold(**{"sensitivity": 1.0, "horizon": 10, "budget": PURE, **wrong})
+def test_bad_values():
     watch = AboveThreshold(horizon=10, budget=PURE, sensitivity=1.0)
     for value in ("1", b"1", [1.0], 1j):
         with pytest.raises(TypeError, match="value"):

@@ -120,21 +120,6 @@ def test_memory_does_not_grow_with_the_stream():
     assert sizes["tree"] <= 8 * (d * (levels + 1) + words + 4)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"d": 0},
-        {"norm": 0.5},
-        {"norm_order": 3.0},
-        {"method": "toeplitz", "horizon": 5000},
-        {"noise": "generalized_gaussian", "norm_order": 1.5},
-    ],
-)
-def test_arguments_that_do_not_fit_each_other(options):
-    with pytest.raises((ValueError, TypeError)):
-        make(**options)
-
-
 def test_a_state_is_never_torn_by_a_running_thread():
     d = 50_000
     total = make(d=d, horizon=10_000)

@@ -262,21 +262,9 @@ def test_draws_may_be_split_at_will(law, scale):
     assert DRAWS[law](source, scale=scale) == DRAWS[law](again, scale=scale)
 
 
-def test_shapes_and_arguments():
+def test_shapes():
     source = Source.seeded(1)
     assert isinstance(noise.discrete_laplace(source), int)
     assert noise.discrete_gaussian(source, (3, 2), scale=2).shape == (3, 2)
     out = np.empty(5, dtype=np.int64)
     assert noise.discrete_laplace(source, out=out, scale=Fraction(7, 3)) is out
-    for scale in (0.0, -1.0, math.nan, math.inf, 2.0**-11, 2.0**51, Fraction(10**40 + 1, 10**38)):
-        with pytest.raises(ValueError, match="scale must be"):
-            noise.discrete_laplace(source, scale=scale)
-    for scale in ("1", True, 1j, None, np.ones(2)):
-        with pytest.raises(TypeError):
-            noise.discrete_laplace(source, scale=scale)
-    with pytest.raises(TypeError):
-        noise.discrete_laplace(source, out=np.empty(5))
-    with pytest.raises(TypeError):
-        noise.discrete_laplace(np.random.default_rng(0))
-    with pytest.raises(ValueError, match="exclude each other"):
-        noise.discrete_laplace(source, 3, out=out)

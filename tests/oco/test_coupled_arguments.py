@@ -8,8 +8,8 @@ import pytest
 from tests.oco.coupled_problems import FEW
 
 import dpoco
-from dpoco.domains import Box, LpBall, Simplex
-from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.domains import LpBall
+from dpoco.losses import LinearLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 
 BUDGET = dpoco.Budget(4.0, 1e-4)
@@ -18,51 +18,6 @@ CLASSES = [ContinuousMultiplicativeWeights, CoupledRegularizedLeader]
 
 
 BALL = LpBall(3)
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"domain": Box([0.0, 0.3], [1.0, 0.3])},
-        {"domain": Simplex(1)},
-        {"coupling": "maximal"},
-        {"block": 0},
-        {"block": 21},
-        {"unbounded": True, "loss": SquaredLoss(1.0, 1.0)},
-        {"unbounded": True, "loss": QuadraticLoss(1.0, 1.0)},
-        {"unbounded": True, "loss": CustomLoss(1.0, 1.0)},
-        {"unbounded": True, "domain": Simplex(3)},
-        {"max_switches": 3},
-        {"max_switches": 0, "budget": None},
-        {"max_switches": -1.0, "budget": None},
-        {"max_switches": math.nan, "budget": None},
-    ],
-)
-def test_bad_arguments_are_refused_at_construction(kind, options):
-    given = {"domain": BALL, "loss": LogisticLoss(1.0), "horizon": 20, "budget": BUDGET, **options}
-    with pytest.raises((ValueError, TypeError)):
-        kind(given.pop("domain"), given.pop("loss"), **given)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        (ContinuousMultiplicativeWeights, {"coupling": "density_ratio"}),  # logistic
-        (ContinuousMultiplicativeWeights, {"sampler": "magic"}),
-        (ContinuousMultiplicativeWeights, {"sampler": "exact", "domain": LpBall(3, 3.0)}),
-        (ContinuousMultiplicativeWeights, {"coupling": "dartboard", "unbounded": True}),
-        (ContinuousMultiplicativeWeights, {"coupling": "anchored", "unbounded": True}),
-        (ContinuousMultiplicativeWeights,
-         {"coupling": "density_ratio", "domain": Simplex(3), "loss": LinearLoss(1.0)}),
-        (CoupledRegularizedLeader, {"coupling": "dartboard"}),
-        (CoupledRegularizedLeader, {"coupling": "anchored"}),
-        (CoupledRegularizedLeader, {"domain": LpBall(3, 1.5)}),
-        (CoupledRegularizedLeader, {"domain": LpBall(3, 1.0)}),
-    ],
-)  # fmt: skip
-def test_what_a_learner_cannot_do_is_refused(kind, options):
-    test_bad_arguments_are_refused_at_construction(kind, options)
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -344,26 +344,6 @@ def test_choices_add_up_and_have_names():
     assert make().choices == ()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"half_life": "automatic"},
-        {"half_life": 0.0},
-        {"half_life": -1.0},
-        {"half_life": math.nan},
-        {"half_life": math.inf},
-        {"half_life": True},
-        {"ridge": 0.0},
-        {"ridge": "none"},
-        {"half_life": 100.0, "sum_method": "tree"},
-        {"half_life": 100.0, "batch": 200},
-    ],
-)
-def test_options_that_mean_nothing_are_refused(options):
-    with pytest.raises((ValueError, TypeError)):
-        make(**options)
-
-
 def test_gradients_are_not_forgotten():
     with pytest.raises(ValueError, match="quadratic"):
         NoisyFTRL(BALL, LOSS, horizon=1000, budget=BUDGET, half_life=100.0)

@@ -278,25 +278,6 @@ def test_more_dimensions_are_not_implemented(domain):
         plan(domain)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"horizon": None}, ValueError),
-        ({"resolution": 1}, ValueError),
-        ({"resolution": 2.0}, TypeError),
-        ({"resolution": (5, 5)}, ValueError),
-        ({"resolution": 2**25}, ValueError),
-        ({"transform": "grid_laplacian"}, ValueError),
-        ({"transform": "parent", "resolution": 10}, ValueError),
-        ({"enforce": 1}, TypeError),
-        ({"budget": dpoco.Budget(1.0, 0.0)}, dpoco.CalibrationError),
-    ],
-)
-def test_bad_arguments_are_refused(options, error):
-    with pytest.raises(error):
-        plan(**options)
-
-
 def test_parameters_of_another_domain_are_refused():
     with pytest.raises(ValueError, match="axes"):
         guarantee(SQUARE, plan(LINE))

@@ -252,27 +252,6 @@ def test_a_loss_that_is_not_finite_counts_as_zero(name, counts, sides):
         assert np.isfinite(apply(net, huge)).all()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("increments", (1, 1.0)),
-        ("increments", (3, 0.0)),
-        ("increments", (3, math.nan)),
-        ("grid_laplacian", (1, 3, 1.0, 1.0)),
-        ("grid_laplacian", (3, 3, 1.0, math.inf)),
-        ("grid_laplacian", (3, 1, 1.0, 1.0)),
-        ("parent", (25, [1.0])),
-        ("parent", (13, [1.0, 1.0])),
-        ("parent", (3, [])),
-        ("parent", (3, [1.0, 1.0, 1.0])),
-    ],
-)
-def test_impossible_transforms_are_refused(arguments):
-    name, values = arguments
-    with pytest.raises(ValueError, match=r"net|point|limit"):
-        getattr(Net, name)(*values)
-
-
 @pytest.mark.parametrize("counts", [(30,), (5, 4)])
 def test_noise_of_a_learner_has_the_declared_law(counts):
     """After one zero loss the weights show the noise: its Dirichlet energy is a chi-square."""

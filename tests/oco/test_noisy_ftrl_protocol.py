@@ -12,34 +12,12 @@ from tests.frank_wolfe.test_protocol import stream
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
-from dpoco.errors import CalibrationError
-from dpoco.losses import LogisticLoss, QuadraticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 X1 = np.array([0.1, 0.2, 0.3])
 make = functools.partial(test_protocol.make, kind=NoisyFTRL)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"loss": QuadraticLoss(1.0, 1.0)},
-        {"statistics": "quadratic", "loss": LogisticLoss(1.0)},
-        {"statistics": "quadratic", "loss": SquaredLoss(1e60, 1.0)},
-        {"statistics": "quadratic", "step_size": 0.1},
-        {"statistics": "quadratic", "step_size": "predicted"},
-        {"statistics": "quadratic", "batch": 21},
-        {"step_size": 0.0},
-        {"step_size": np.nan},
-        {"batch": 21},
-        {"sum_method": "toeplitz", "horizon": 5000},
-    ],
-)
-def test_arguments_that_do_not_fit_each_other_are_refused(options):
-    with pytest.raises((ValueError, TypeError, CalibrationError)):
-        make(**options)
 
 
 def test_quadratic_statistics_are_of_records_only():

@@ -255,19 +255,6 @@ def test_there_is_room_for_the_last_person_and_not_for_one_more():
     _core.Participants(0, 3, 2).require_room(b"".join(digests))  # forgets them in time
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ((0,), ValueError), ((2, 0), ValueError), ((None,), ValueError), ((None, 1), ValueError),
-        ((1.5,), TypeError), (("2",), TypeError), ((2**24,), ValueError),
-        ((2, 1, "yes"), TypeError), ((2, 1, True, 0), ValueError),
-    ],
-)  # fmt: skip
-def test_what_is_no_rule(arguments, error):
-    with pytest.raises(error):
-        Participation(*arguments)
-
-
 def test_rules_in_words_and_records():
     rule = Participation(10, 100)
     assert [rule.largest(n) for n in (1, 100, 101, 10**6)] == [1, 1, 2, 10]

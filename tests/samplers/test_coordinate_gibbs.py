@@ -1,7 +1,6 @@
 """The coordinate Gibbs chain against exact draws and rejection."""
 
 import numpy as np
-import pytest
 
 from dpoco import samplers
 from dpoco.domains import Box
@@ -93,31 +92,3 @@ def test_sweeps_thin_the_same_chain_and_seeds_repeat():
     start = chain(precision, mean, 60, start=np.full(4, 9.0))
     np.testing.assert_array_equal(start, chain(precision, mean, 60, start=np.ones(4)))
     assert not np.array_equal(start, every)
-
-
-def test_bad_arguments():
-    source = Source.seeded(1)
-    _, precision, mean = problem(3)
-    low, high = -np.ones(3), np.ones(3)
-
-    def run(p=precision, m=mean, a=low, b=high, **options):
-        return samplers.coordinate_gibbs(p, m, a, b, **{"size": 2, "source": source, **options})
-
-    crossed = np.array([1.0, -1.0, -1.0])
-    lopsided = precision + np.triu(np.ones((3, 3)), 1)
-    for match, arguments in [
-        ("precision must have shape", {"p": np.eye(2)}),
-        ("precision must be symmetric", {"p": lopsided}),
-        ("positive definite", {"p": -np.eye(3)}),
-        ("precision must be finite", {"p": np.full((3, 3), np.nan)}),
-        ("mean must be finite", {"m": np.array([0.0, np.inf, 0.0])}),
-        ("lower must be below upper", {"a": crossed, "b": crossed}),
-        ("lower must have shape", {"a": np.zeros(2)}),
-        ("size", {"size": 0}),
-        ("sweeps", {"sweeps": 0}),
-        ("start must be finite", {"start": np.full(3, np.nan)}),
-    ]:
-        with pytest.raises(ValueError, match=match):
-            run(**arguments)
-    with pytest.raises(TypeError, match="source"):
-        run(source=None)

@@ -262,24 +262,3 @@ def test_a_seeded_source_repeats_and_splits():
         parts = [samplers.truncated_gaussian(domain, mean, 0.5, n, source) for n in (1, 60, 39)]
         np.testing.assert_array_equal(whole, np.concatenate(parts))
         assert not np.array_equal(whole, draw(domain, mean, 0.5, 100, 6))
-
-
-def test_bad_arguments():
-    source = Source.seeded(1)
-    ball = LpBall(3, 2.0, 1.0)
-    with pytest.raises(TypeError, match="domain"):
-        samplers.truncated_gaussian("ball", np.zeros(3), 1.0, 1, source)
-    with pytest.raises(ValueError, match="mean must have shape"):
-        samplers.truncated_gaussian(ball, np.zeros(4), 1.0, 1, source)
-    with pytest.raises(ValueError, match="mean must be finite"):
-        samplers.truncated_gaussian(ball, np.array([0.0, np.nan, 0.0]), 1.0, 1, source)
-    with pytest.raises(ValueError, match="scale"):
-        samplers.truncated_gaussian(ball, np.zeros(3), -1.0, 1, source)
-    with pytest.raises(ValueError, match="size"):
-        samplers.truncated_gaussian(ball, np.zeros(3), 1.0, 0, source)
-    with pytest.raises(TypeError, match="source"):
-        samplers.truncated_gaussian(ball, np.zeros(3), 1.0, 1, np.random.default_rng())
-    with pytest.raises(ValueError, match="p = 2 or p = inf"):
-        samplers.truncated_gaussian(LpBall(3, 1.5, 1.0), np.zeros(3), 1.0, 1, source)
-    with pytest.raises(ValueError, match="single decision"):
-        samplers.truncated_gaussian(Simplex(1), np.zeros(1), 1.0, 1, source)

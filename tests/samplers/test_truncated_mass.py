@@ -10,7 +10,7 @@ from tests.probes import probes
 from tests.samplers import mass_reference
 
 from dpoco import _core, samplers
-from dpoco.domains import Box, LpBall, Simplex
+from dpoco.domains import Box, LpBall
 
 
 def ball(d, m, s=1.0, r=1.0):
@@ -173,15 +173,6 @@ def test_extremes_are_finite_and_ordered():
     assert ball(3, 0.0, s=1e100, r=1e-100) == pytest.approx(
         np.log(4 * np.pi / 3) - 1.5 * np.log(2 * np.pi) - 600 * np.log(10), rel=1e-12
     )
-
-
-def test_bad_arguments():
-    with pytest.raises(ValueError, match="box or a Euclidean ball"):
-        samplers.log_mass(Simplex(3), np.zeros(3), 1.0)
-    with pytest.raises(ValueError, match="scale"):
-        samplers.log_mass(LpBall(3), np.zeros(3), 0.0)
-    with pytest.raises(TypeError, match="domain"):
-        samplers.log_mass(3, np.zeros(3), 1.0)
 
 
 # ---- the bound that guarantees charge -----------------------------------------------------------

@@ -148,18 +148,3 @@ def test_truncated_gamma(shape, ratio):
     other = shape + 0.1 * max(1.0, shape)
     wrong = scipy.special.gammainc(other, limit)
     assert distance(out, lambda x: scipy.special.gammainc(other, x) / wrong) > bound
-
-
-def test_bad_arguments():
-    source = Source.seeded(1)
-    with pytest.raises(ValueError, match="lower must be below upper"):
-        samplers.truncated_normal(0.0, 1.0, 1.0, 1.0, 3, source)
-    with pytest.raises(ValueError, match="scale"):
-        samplers.truncated_normal(0.0, 0.0, -1.0, 1.0, 3, source)
-    with pytest.raises(TypeError, match="source"):
-        samplers.truncated_normal(0.0, 1.0, -1.0, 1.0, 3, np.random.default_rng(1))
-    for wrong in ("1", True, None):
-        with pytest.raises(TypeError, match="upper must be a real number"):
-            samplers.truncated_normal(0.0, 1.0, -1.0, wrong, 3, source)
-    with pytest.raises(ValueError, match="lower must be in"):
-        samplers.truncated_normal(0.0, 1.0, float("nan"), 1.0, 3, source)
