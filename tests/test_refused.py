@@ -1,4 +1,4 @@
-"""Whatever is refused: beside every value that is refused stands one that is taken."""
+"""Refused arguments, each next to one that is taken."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ CASES = [*cases(HERE / "refused.txt", KNOWN), *cases(HERE / "privacy/refused.txt
 
 
 @pytest.mark.parametrize(("line", "known"), CASES)
-def test_what_is_refused_is_named_and_what_stands_beside_it_is_taken(line, known):
+def test_refusals_name_the_argument_and_its_neighbour_is_taken(line, known):
     text, _, says = line.partition(" -> ")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
