@@ -355,13 +355,15 @@ def test_nothing_is_released_once_another_process_may_continue(tmp_path):
     assert own.round == 1
 
 
-def test_skipped_rounds_shift_the_lattice_by_a_fresh_amount():
+@pytest.mark.parametrize("epsilon", [None, 0.001])  # 0.001: the shift is longer than a batch's sum
+def test_skipped_rounds_shift_the_lattice_by_a_fresh_amount(epsilon):
     """What a crash has lost of the data shifts it, and must not be seen in what sums round to."""
-    first = noisy(1000, source=Source.seeded(1))
+    options = {} if epsilon is None else {"budget": dpoco.Budget(epsilon, 1e-6), "batch_size": 1}
+    first = noisy(1000, source=Source.seeded(1), **options)
     first.release(np.zeros(1000))
     state, skipped = first.to_bytes(), []
     for _ in range(2):
-        own = noisy(1000, source=Source.seeded(1))
+        own = noisy(1000, source=Source.seeded(1), **options)
         own.restore(state)
         own._skip(2)
         assert own.round == 3

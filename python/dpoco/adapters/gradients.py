@@ -355,8 +355,8 @@ class NoisyGradients:
         if budget is not None:
             self.guarantee.require(budget)
         self._seeded = origin.is_seeded
-        # The engine sees no single gradients: it bounds sums, a little above those of a batch.
-        longest = ClippedVector(dimension, 2.0, clip * batch_size * (1.0 + 2.0**-21), math.inf)
+        # The engine sees no single gradients. It bounds sums, above everything that is pushed.
+        longest = ClippedVector(dimension, 2.0, _longest_push(self.mechanism), math.inf)
         held = replace(self.mechanism, summand=longest)
         self._engine = _core.ContinualSum(held, origin._claim())
         self._published = np.zeros(dimension)
@@ -589,7 +589,18 @@ def _plan_sum(
     # The tails of noise that is cut off are paid for by a part of delta.
     budget.require_delta()
     mu = charged_gaussian_mu(budget, plain.tails(exact=True))
-    return noisy_on_lattice(plain, near, mu, summand.count * summand.bound)
+    found = noisy_on_lattice(plain, near, mu, summand.count * summand.bound)
+    return replace(found, limit=max(found.limit, math.ceil(_longest_push(found) / found.grid) + 1))
+
+
+def _longest_push(total: GaussianSum) -> float:
+    """Return the norm of the longest push: the sum of a batch, or the shift after a crash."""
+    summand = total.summand
+    assert isinstance(summand, ClippedVectors)
+    batch = summand.count * summand.bound * (1.0 + 2.0**-21)  # more than its rounding
+    # An engine that shortened the shift would leave it not uniform, and a part of the lost data in
+    # what sums round to (docs/privacy/deep_learning.md, Theorem 2).
+    return max(batch, math.sqrt(summand.dimension) * continual_sum.release_grid(total.scale))
 
 
 def _guarantee(
