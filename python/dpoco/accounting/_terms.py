@@ -360,7 +360,6 @@ class Terms:
         Parameters
         ----------
         *parts : Guarantee
-            Guarantees of mechanisms that were fixed in advance, each with a description, about the
             Guarantees of mechanisms that were fixed in advance. Each has a description, and all
             have the same change, view and unit. If you choose mechanisms as you go, charge a
             `Ledger`.
