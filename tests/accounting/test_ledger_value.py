@@ -284,6 +284,20 @@ def test_threads_share_one_budget():
     assert math.fsum(e.price.main for e in ledger.entries) <= 1.0
 
 
+def test_a_ledger_is_certified_only_if_every_charge_is():
+    event = pytest.importorskip("dp_accounting").GaussianDpEvent(50.0)
+    own = sum_release.guarantee(sum_release.calibrate(2, horizon=9, budget=BUDGET), budget=BUDGET)
+    for charge, options, certified in (
+        (own, {}, True), (own, {"same_unit": True}, False), (event, {}, False),
+    ):  # fmt: skip
+        book = Ledger(Budget(2.0, 1e-5))
+        assert book.charge(charge, "only", **options).certified is certified
+        assert book.guarantee.certified is certified
+        assert ("NOT CERTIFIED" in book.report()) is not certified
+        believed = [text for text in book.guarantee.conditions if "PROMISED" in text]
+        assert bool(believed) is not certified
+
+
 def test_the_guarantee_of_a_ledger():
     ledger = filled()
     g = ledger.guarantee

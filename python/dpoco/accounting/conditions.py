@@ -154,6 +154,7 @@ CHARGED_BEFORE = (
     "The operator charges everything to this ledger that is released from the data, before it is "
     "released."
 )
+EVENT = "the program releases what its event describes, and nothing else"
 ONE_UNIT_EACH = "One change of the data changes at most one unit of what each learner sees."
 DOUBLED = (
     "Counts as two changes (epsilon doubles), because the ledger is about replaced rounds and the "

@@ -128,6 +128,12 @@ class Entry:
     price: Spent = _NOTHING
     way: str = "parts"
 
+    @property
+    def certified(self) -> bool:
+        """Whether the charge follows from a description, and no promise of the caller is needed."""
+        found = self.guarantee
+        return found is not None and found.certified and not self.same_unit
+
     def to_dict(self) -> Fields:
         """Return a JSON-able dictionary of the charge."""
         own = {name: getattr(self, name) for name in _CLAIMED}
@@ -142,10 +148,10 @@ class Entry:
             name = "mu^2" if currency == "gaussian" else "divergence"
             price = f"{name} {self.price.main:.4g}"
         side = f"delta {self.price.side:.3g} on the side"
-        doubted = self.guarantee is not None and not self.guarantee.certified
         known = [point] * math.isfinite(self.cost.epsilon) + [price] * bool(price)
-        known += [side] * bool(price and self.price.side > 0.0) + ["NOT CERTIFIED"] * doubted
-        return f"{self.label}: {', '.join(known) or 'an event'}"
+        known += [side] * bool(price and self.price.side > 0.0)
+        doubt = "" if self.certified else ", NOT CERTIFIED"
+        return f"{self.label}: {', '.join(known) or 'an event'}{doubt}"
 
 
 class Ledger:
@@ -740,6 +746,7 @@ class Ledger:
             *[say.promise(f"all charges are about {unit}")] * any(e.same_unit for e in entries),
             *[say.UNSEEN] * (self._view == "others"),
             *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
+            *[f"{e.label}: {say.promise(say.EVENT)}" for e in entries if e.guarantee is None],
         ]
         return Guarantee(
             # In an adaptive ledger, the spent sum does not prove an epsilon: if charges react to
@@ -753,7 +760,7 @@ class Ledger:
             horizon=max((g.horizon for _, g in guarantees), default=1),
             mechanism=f"everything charged to a ledger ({labels})",
             seeded=any(g.seeded for _, g in guarantees),
-            certified=all(g.certified for _, g in guarantees),
+            certified=all(entry.certified for entry in entries),
             reference=f"{_ADDS_UP[self.currency]}; docs/privacy/ledger.md",
             conditions=tuple(conditions),
         )
