@@ -205,7 +205,9 @@ class LabelMap:
     """
 
     def __init__(self, classes: Sequence[object]) -> None:
-        if isinstance(classes, (str, bytes)) or len(classes) < 2 or _has_duplicates(classes):
+        # Compared one by one and not by a set, since labels need not be hashable.
+        equal = any(one == other for one, other in combinations(classes, 2))
+        if isinstance(classes, (str, bytes)) or len(classes) < 2 or equal:
             raise ValueError("classes must be two different labels, or more")
         if any(map(is_missing, classes)):
             raise ValueError("None, NaN and similar values are missing labels, not classes")
@@ -245,11 +247,6 @@ def _records(table: Any) -> Iterable[Record]:
     if not table.columns.is_unique:
         raise ValueError("the table has two columns of one name")
     return (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
-
-
-def _has_duplicates(labels: Sequence[object]) -> bool:
-    """Return whether two labels are equal; not by a set, since labels need not be hashable."""
-    return any(one == other for one, other in combinations(labels, 2))
 
 
 def _label_kind(label: object) -> str:

@@ -335,14 +335,13 @@ class NoisyGradients:
         # A fixed order of the batches brings an example in every `steps`-th step and in no other.
         if participation is None and epochs > 1:
             participation = Participation(epochs, steps, enforced=False)
+        near = Neighbours(relation)
         if participation is not None:
             if participation.enforced:
                 raise ValueError(
                     "gradients have no persons: participation must have enforced=False"
                 )
             participation.check(n)
-        near = Neighbours(relation)
-        if participation is not None:
             most = participation.largest(n)
             near = Neighbours(relation, rounds=most, separation=participation.separation)
         summand = ClippedVectors(dimension, positive_float("clip", clip), batch_size)

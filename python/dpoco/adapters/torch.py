@@ -221,11 +221,9 @@ class PrivateTraining:
             budget=budget, participation=participation, workload=workload, relation=relation,
             source=source,
         )  # fmt: skip
-        if self.noise.guarantee.private:
-            own = self.noise.guarantee
+        self.guarantee = own = self.noise.guarantee
+        if own.private:
             self.guarantee = replace(own, conditions=(*own.further, *_IN_PYTHON))
-        else:
-            self.guarantee = self.noise.guarantee
 
     @property
     def round(self) -> int:

@@ -299,8 +299,7 @@ class Transcripts(Scorer):
         uniforms[:, 0, 0] = self._laws[world].uniform(0, points[:, 0])
         own = self._likelihood(points, switched, anchors, world, uniforms)
         other = self._likelihood(points, switched, anchors, 1 - world, None)
-        findings: tuple[str, ...] = ()
-        findings += ("switches where no block ends",) if any(run.stray for run in runs) else ()
+        findings = ("switches where no block ends",) * any(run.stray for run in runs)
         # Runs that both laws forbid give inf - inf = NaN, which is detected below.
         with np.errstate(invalid="ignore"):
             losses = own - other

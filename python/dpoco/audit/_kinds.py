@@ -84,12 +84,8 @@ class _Recorder:
     def __init__(self, mechanism: Learner, script: list[Decision] | None) -> None:
         self._mechanism, self._script = mechanism, script or []
         self._verb = VERBS[find_plays(mechanism)]
-        self.turn, self.rounds, self.inputs, self.answers = (
-            0,
-            list[int](),
-            list[Decision](),
-            list[Decision](),
-        )
+        self.turn, self.rounds = 0, list[int]()
+        self.inputs, self.answers = list[Decision](), list[Decision]()
 
     def __getattr__(self, name: str) -> Any:
         return self._answer if name == self._verb else getattr(self._mechanism, name)

@@ -118,11 +118,7 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
 
 
 def score_draws(
-    own: FloatArray,
-    other: FloatArray,
-    chosen: NDArray[np.int64],
-    world: int,
-    stray: str = IMPOSSIBLE,
+    own: FloatArray, other: FloatArray, chosen: NDArray[np.int64], world: int
 ) -> Scores:
     """Return the scores of draws from finite laws; draws that are always certain are not tested.
 
@@ -133,8 +129,6 @@ def score_draws(
     chosen : ndarray of int, shape (trials, draws)
     world : int
         World of the runs; selects the uniforms that spread the draws.
-    stray : str
-        Message for a draw that its own law excludes.
     """
     jitter = Source.seeded(world).uniform(chosen.size)
     places = spread(own.reshape(-1, own.shape[-1]), chosen.ravel(), jitter).reshape(chosen.shape)
@@ -147,7 +141,7 @@ def score_draws(
     losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
     # The uniform of a certain draw is pure jitter and would dilute the others.
     open_ = np.any(own.max(axis=2) < 1.0, axis=0)
-    return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
+    return Scores(losses, places[:, open_], (IMPOSSIBLE,) * bool(np.any(ours <= 0.0)))
 
 
 class FiniteScorer(Scorer):

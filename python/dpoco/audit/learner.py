@@ -290,14 +290,10 @@ def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: fl
         if math.isfinite(report.detectable)
         else "no epsilon would have been found on this event"
     )
-    findings = (
-        (f"epsilon is at least {bound_text(report.measured)}, claimed is {claim.epsilon:.4g}",)
-        if report.violated
-        else ()
-    )
+    found = f"epsilon is at least {bound_text(report.measured)}, claimed is {claim.epsilon:.4g}"
     return Attack(
-        "black box", verdict, report.measured, factor, power, findings, str(report),
-        _points(report),
+        "black box", verdict, report.measured, factor, power, (found,) * report.violated,
+        str(report), _points(report),
     )  # fmt: skip
 
 

@@ -344,14 +344,8 @@ class AuditReport:
 
         It covers attacks that measure losses or frequencies and had power; None if there is none.
         """
-        return min(
-            (
-                attack.detectable * self.claim.epsilon
-                for attack in self.attacks
-                if attack.verdict == "nothing found" and attack.name != "replay"
-            ),
-            default=None,
-        )
+        able = (a for a in self.attacks if a.verdict == "nothing found" and a.name != "replay")
+        return min((attack.detectable * self.claim.epsilon for attack in able), default=None)
 
     @property
     def verdict(self) -> str:

@@ -364,9 +364,7 @@ def _find_published(name: str, corrected: bool) -> Callable[..., LearnerPlan]:
 
 def _axis(size: int) -> FloatArray:
     """Return the first unit vector."""
-    axis: FloatArray = np.zeros(size)
-    axis[0] = 1.0
-    return axis
+    return np.asarray(np.eye(1, size)[0])
 
 
 def _experts(asked: Asked, halves: bool = False, about: str = "", **options: Any) -> Problem:

@@ -302,9 +302,6 @@ def noise(
     shell.show(as_json, record, tables.format_markdown(entries))
 
 
-COMMANDS = {
-    "audit": shell.command(audit_command, "audit"),
-    "explain": shell.command(explain_command, "explain"),
-    "sign": shell.command(sign_command, "sign"),
-    "table": shell.command(table_app, "table"),
-}
+COMMANDS = shell.commands(
+    audit=audit_command, explain=explain_command, sign=sign_command, table=table_app
+)

@@ -144,7 +144,4 @@ def _describe(model: dpoco.Model) -> str:
     return f"{model.learner} after {model.round:,} rounds, epsilon {g.epsilon:.6g}"
 
 
-COMMANDS = {
-    "publish": shell.command(publish_command, "publish"),
-    "predict": shell.command(predict_command, "predict"),
-}
+COMMANDS = shell.commands(publish=publish_command, predict=predict_command)

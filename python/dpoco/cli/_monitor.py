@@ -108,14 +108,10 @@ class Statistics:
     def names(self) -> tuple[str, ...]:
         """Columns whose values are names, which are read as texts."""
         column = self.person.partition("=")[0]
-        own = [
-            name
-            for name, _ in (
-                *column_pairs("--by", self.by, _VALUES),
-                *column_pairs("--categories", self.categories, _VALUES),
-            )
-        ]
-        return tuple(dict.fromkeys([*own, *([column] if column else [])]))
+        grouped = column_pairs("--by", self.by, _VALUES)
+        listed = column_pairs("--categories", self.categories, _VALUES)
+        own = [name for name, _ in (*grouped, *listed)]
+        return tuple(dict.fromkeys(own + [column] * bool(column)))
 
     def _statistics(self) -> dict[str, Statistic]:
         """Return the statistics by name."""

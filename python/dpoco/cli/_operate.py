@@ -159,7 +159,4 @@ def verify_journal_command(
     verify_command([path], False, None, as_json)
 
 
-COMMANDS = {
-    "serve": shell.command(serve_command, "serve"),
-    "journal": shell.command(journal_app, "journal"),
-}
+COMMANDS = shell.commands(serve=serve_command, journal=journal_app)

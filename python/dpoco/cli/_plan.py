@@ -239,4 +239,4 @@ plan_app = shell.group(
 )
 plan_app.command("auto", cls=shell.Command)(auto_command)
 plan_app.command("experts", cls=shell.Command)(experts_command)
-COMMANDS = {"plan": shell.command(plan_app, "plan")}
+COMMANDS = shell.commands(plan=plan_app)

@@ -32,7 +32,6 @@ from dpoco.cli._render import (
 from dpoco.cli._settings import LEARNER, Asked, Settings, read_participation, settings_command
 from dpoco.cli._tables import read_saved
 from dpoco.evaluation import Comparison, Game, RunReport, compare_private
-from dpoco.trace import ReadRecords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -351,15 +350,12 @@ def _compare(
             settings={"horizon": covered, **people, "chosen": why, "command": told},
             persons=None if first.persons is None else first.persons[rows],
         )  # fmt: skip
-    beyond = [_share_beyond(traces[0]) for traces in result.traces.values()]
-    if any(beyond):
-        result = replace(result, stream={**result.stream, "beyond_participation": max(beyond)})
+    # Records beyond the limit of their person.
+    flags = [traces[0]._beyond for traces in result.traces.values()]
+    beyond = max((float(np.mean(each)) for each in flags if each is not None), default=0.0)
+    if beyond:
+        result = replace(result, stream={**result.stream, "beyond_participation": beyond})
     return result
-
-
-def _share_beyond(trace: ReadRecords) -> float:
-    """Return the share of records beyond the limit of their person."""
-    return 0.0 if trace._beyond is None else float(np.mean(trace._beyond))
 
 
 def _draw_comparison(result: Comparison) -> Figure:

@@ -303,9 +303,8 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
     if not isinstance(record, dict):
         raise ValueError(f"{path.name} must contain settings as NAME = VALUE")
     if "schema" in record:
-        command = (
-            record["settings"].get("command") if isinstance(record.get("settings"), dict) else None
-        )
+        held = record.get("settings")
+        command = held.get("command") if isinstance(held, dict) else None
         if not isinstance(command, dict):
             raise ValueError(f"{path.name} is a report without the settings it was made with")
         # An earlier report must not decide where files go, or what may be replaced.

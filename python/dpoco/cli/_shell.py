@@ -108,6 +108,11 @@ def command(
     return found
 
 
+def commands(**sources: object) -> dict[str, TyperCommand | TyperGroup]:
+    """Return commands by name; for their sources see `command`."""
+    return {name: command(source, name) for name, source in sources.items()}
+
+
 def group(text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """Return a group of commands; without a command it prints its help, which begins with `text`.
 

@@ -511,4 +511,4 @@ def opened_copy(file: Path) -> Iterator[Journal]:
             raise StateError("the journal is damaged") from None
 
 
-COMMANDS = {"verify": shell.command(verify_command, "verify")}
+COMMANDS = shell.commands(verify=verify_command)

@@ -307,13 +307,11 @@ def _describe_comparator(comparator: Any) -> Fields:
             raise ValueError("comparator must have a name and a total_loss")
         return dict(comparator)
     expert = isinstance(comparator, hindsight.FixedExpert)
-    numbers = {"total_loss": comparator.total_loss, "average_loss": comparator.average_loss}
-    decision = np.asarray(comparator.decision).tolist()
     return {
         "name": "best expert" if expert else "best fixed decision",
-        **numbers,
-        "decision": decision,
-    }
+        "total_loss": comparator.total_loss, "average_loss": comparator.average_loss,
+        "decision": np.asarray(comparator.decision).tolist(),
+    }  # fmt: skip
 
 
 def compare(

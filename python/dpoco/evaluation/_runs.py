@@ -318,11 +318,6 @@ def share_progress(progress: Progress | None, index: int, count: int) -> Progres
     return report
 
 
-def keeps_decisions(learner: object) -> bool:
-    """Return whether a learner's traces always contain decisions, which are then not vectors."""
-    return plays(learner) in ("experts", "arms", "surface")
-
-
 def play(
     learner: Learner,
     *data: Any,
@@ -365,12 +360,14 @@ def play(
     if plays(learner) == "experts" and len(data) != 1:
         raise TypeError("learners of experts take losses, and no labels")
     if plays(learner) == "batch":
-        return _play_fit(learner, data, options.get("progress"), record_decisions)
+        fitted: Any = learner
+        fitted.fit(*data, progress=options.get("progress"))
+        return _make_trace(fitted, data, fitted.theta, 0, record_decisions)
     if persons is not None:
         options["persons"] = persons
     if hasattr(learner, "run"):
         # Runs of experts and bandits always keep decisions, and do not take this argument.
-        if not keeps_decisions(learner):
+        if plays(learner) not in ("experts", "arms", "surface"):
             options["record_decisions"] = record_decisions
         return learner.run(*data, **options)
     tell = options.pop("progress", None) or (lambda *_: None)
@@ -388,12 +385,6 @@ def play(
         learner.observe(*record)
         tell(t, rounds)
     return _make_trace(learner, data, np.array(played), first, record_decisions)
-
-
-def _play_fit(learner: Any, data: tuple[Any, ...], progress: Progress | None, keep: bool) -> Trace:
-    """Fit a learner, and return the trace of its decision."""
-    learner.fit(*data, progress=progress)
-    return _make_trace(learner, data, learner.theta, 0, keep)
 
 
 def _make_trace(

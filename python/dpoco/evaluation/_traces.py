@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._files import write_atomically
-from dpoco._validation import Fields, FloatArray, IntArray, Named, reading
+from dpoco._validation import Fields, FloatArray, Named, reading
 from dpoco.bandits import BanditTrace
 from dpoco.experts import ExpertTrace
 from dpoco.trace import Trace
@@ -179,14 +179,12 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace:
             return BanditTrace(table["actions"], table["rewards"], first, none, none)
         if about["schema"] != _TRACE:
             raise ValueError("the file has another schema")
-        losses: FloatArray = table["losses"]
-        switches: IntArray = table["switches"]
         named = {
             name[len(_COMPARATOR) :]: column
             for name, column in table.items()
             if name.startswith(_COMPARATOR)
         }
         return SavedTrace(
-            losses, switches, first, table.get("decisions"), _no_stream,
+            table["losses"], table["switches"], first, table.get("decisions"), _no_stream,
             comparators=named, settings=about["settings"],
         )  # fmt: skip

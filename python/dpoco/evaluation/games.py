@@ -130,11 +130,6 @@ def totals(losses: FloatArray, counted: NDArray[np.bool_]) -> dict[str, float]:
     return {"average_loss": average_over(losses, counted), "total_loss": float(losses.sum())}
 
 
-def _check_horizon(horizon: int | None, rows: int) -> int:
-    """Return the number of rounds that the guarantee covers; by default, the stream's length."""
-    return rows if horizon is None else positive_int("horizon", horizon)
-
-
 def game_of_records(
     learner: Maker,
     stream: Stream,
@@ -177,6 +172,7 @@ def game_of_records(
     if not loss.glm:
         raise TypeError("a comparison on records needs a generalised linear loss")
     counted = counted_rounds(stream.features, stream.labels)
+    covered = len(stream) if horizon is None else positive_int("horizon", horizon)
 
     def comparators(part: slice) -> Comparators:
         features, labels = stream.features[part], stream.labels[part]
@@ -196,7 +192,7 @@ def game_of_records(
         )
 
     return Game(
-        learner, (domain, loss), _check_horizon(horizon, len(stream)), options,
-        (stream.features, stream.labels), comparators, domain.to_dict(), loss.to_dict(),
-        stream.summary(), stream, stream.nonprivate_flags, persons, counted=counted,
+        learner, (domain, loss), covered, options, (stream.features, stream.labels),
+        comparators, domain.to_dict(), loss.to_dict(), stream.summary(), stream,
+        stream.nonprivate_flags, persons, counted=counted,
     )  # fmt: skip

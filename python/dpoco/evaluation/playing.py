@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
 from dpoco._validation import Fields, FloatArray, positive_int, whole_number
@@ -70,13 +71,8 @@ def released_deviations(total: GaussianSum, dimension: int) -> tuple[float, floa
 
 def versions() -> dict[str, str]:
     """Versions that affect the numbers of a report."""
-    import dpoco
-
-    return {
-        "dpoco": dpoco.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
+    python = platform.python_version()
+    return {"dpoco": _core.__version__, "numpy": np.__version__, "python": python}
 
 
 def compare_private(

@@ -275,9 +275,6 @@ def encode(releases: Releases) -> bytes:
     rows = np.ascontiguousarray(releases, dtype=_TYPES[code])
     rounds = rows.shape[0]
     width = rows.shape[1] if rows.ndim == 2 else 0
-    # Keep the common case short: every commit writes a state, and with it the next decision.
-    if rounds == 1:  # the next decision, in most cases
-        return _LAYOUT.pack(code, width, 1, 1) + rows.tobytes()
     # Compare bits: 0.0 and -0.0 are equal as numbers, but are different releases.
     begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
     if begins is None:
