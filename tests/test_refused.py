@@ -18,6 +18,7 @@ import dpoco
 from dpoco import (
     _core,
     accounting,
+    audit,
     bandits,
     datasets,
     domains,
@@ -32,12 +33,14 @@ from dpoco import (
     oco,
     random,
     samplers,
+    statistics,
 )
 from dpoco.accounting import attack_power, continual_sum, gaussian, rdp
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 
-ROOMS = [accounting, bandits, datasets, domains, environments, evaluation, experts, frank_wolfe,
-         local, losses, mechanisms, noise, oco, random, samplers, dpoco]  # fmt: skip
+ROOMS = [accounting, audit, bandits, datasets, domains, environments, evaluation, experts,
+         frank_wolfe, local, losses, mechanisms, noise, oco, random, samplers, statistics,
+         dpoco]  # fmt: skip
 KNOWN = {
     **{name: getattr(room, name) for room in ROOMS for name in room.__all__},
     **{room.__name__.rpartition(".")[2]: room
@@ -75,7 +78,7 @@ CASES = [*cases(HERE / "refused.txt", KNOWN), *cases(HERE / "privacy/refused.txt
 
 
 @pytest.mark.parametrize(("line", "known"), CASES)
-def test_refusals_name_the_argument_and_its_neighbour_is_taken(line, known):
+def test_refused_arguments_are_named_and_others_are_taken(line, known):
     text, _, says = line.partition(" -> ")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

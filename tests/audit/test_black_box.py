@@ -246,37 +246,6 @@ def test_the_packing_audit_says_when_it_has_no_power():
     assert granted.violated
 
 
-def test_bad_arguments_are_named():
-    run = noisy_argmin(1.0)
-    for call, error, message in [
-        (lambda: epsilon_lower_bound(5, 4, 0, 4), ValueError, "hits must be in"),
-        (lambda: epsilon_lower_bound(1, 4, -1, 4), ValueError, "neighbour_hits must be in"),
-        (lambda: epsilon_lower_bound(0, 0, 0, 4), ValueError, "trials at least 1"),
-        (lambda: epsilon_lower_bound(1.0, 4, 0, 4), TypeError, "must be ints"),
-        (lambda: epsilon_lower_bound(1, 4, 0, 4, delta=1.0), ValueError, "delta must be in"),
-        (lambda: epsilon_lower_bound(1, 4, 0, 4, confidence=1), ValueError, "confidence must"),
-        (lambda: black_box_audit(run, 0, 1, epsilon=-1, trials=9), ValueError, "epsilon must"),
-        (lambda: black_box_audit(run, 0, 1, epsilon=1, trials=1), ValueError, "trials must"),
-        (
-            lambda: black_box_audit(run, SCORES, SCORES, epsilon=1, trials=9, events=[]),
-            ValueError,
-            "events must not be empty",
-        ),
-        (
-            lambda: black_box_audit(run, SCORES, SCORES, epsilon=1, trials=9, events=np.sum),
-            ValueError,
-            "one bool for each row",
-        ),
-        (
-            lambda: black_box_audit(lambda *_: [1, 2], 0, 1, epsilon=1, trials=9),
-            ValueError,
-            "one row for each of 9 runs",
-        ),
-    ]:
-        with pytest.raises(error, match=message):
-            call()
-
-
 def test_a_dtype_is_no_outcome():
     """Whole numbers of one stream may come as integers, and those of the other as doubles."""
 

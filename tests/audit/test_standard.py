@@ -85,24 +85,6 @@ def test_names_in_any_spelling():
         standard_case(3)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("prefix-hedge", {"published": "printed"}, "with published parameters must be one of"),
-        ("prefix-hedge", {"horizon": 1}, "horizon must be at least 3"),
-        ("prefix-hedge", {"dimension": 1}, "dimension must be at least 2"),
-        ("prefix-hedge", {"delta": 0.0}, "never purely private"),
-        ("above-threshold", {"dimension": 3}, "no dimension"),
-        ("batch-share", {"epsilon": 0.0}, "epsilon"),
-        ("batch-share", {"epsilon": math.nan}, "epsilon must be finite"),
-        ("batch-share", {"delta": 2.0}, "delta"),
-    ],
-)
-def test_impossible_cases_are_refused(name, options, message):
-    with pytest.raises((ValueError, dpoco.CalibrationError), match=message):
-        standard_case(name, **options)
-
-
 # ---- the report ----------------------------------------------------------------------------------
 
 

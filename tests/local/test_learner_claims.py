@@ -72,38 +72,8 @@ def test_published_bound_of_the_posterior():
     assert best == pytest.approx(1.8e5, rel=0.03)
 
 
-REFUSED = [
-    {"epsilon": 0.0}, {"epsilon": 30.1}, {"epsilon": math.nan}, {"learning_rate": 0.0},
-    {"learning_rate": 1.1}, {"learner": "other"}, {"channel": "other"}, {"query": "other"},
-    {"query": "adaptive"}, {"bits": 0}, {"bits": 65},
-    {"horizon": 0}, {"mixing": 1.5}, {"mixing": 0.0, "learner": "hedge"},
-    {"learning_rate": -1.0, "learner": "hedge"}, {"learning_rate": "no", "learner": "hedge"},
-    {"learning_rate": "worst_case", "learner": "hedge"}, {"range": "other"},
-    {"subset_size": 6}, {"open_rounds": 0}, {"public_seed": -1}, {"public_seed": 2**64},
-    {"protect": "nothing"}, {"learner": "hedge", "range": ""},
-    {"channel": "coordinate"}, {"channel": "bit", "learner": "hedge"},
-    {"learner": "hedge", "protect": "label_and_context", "range": "exact"},
-    {"learner": "hedge", "protect": "label_and_context", "channel": "subset"},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("wrong", REFUSED, ids=str)
-def test_wrong_arguments_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"."):
-        DistributionLearner(Hypotheses(FC), **{"epsilon": 1.0, **wrong})
-
-
 HEDGE = {"learner": "hedge"}
 SUBSETS = {**HEDGE, "channel": "subset"}
-# Whoever gives an argument that would change nothing expects something else.
-UNUSED = [
-    ({}, {"range": "exact"}), ({"channel": "bit"}, {"subset_size": 2}),
-    ({"channel": "bit", "query": "scheffe"}, {"interactive": True}),
-    ({"channel": "subset"}, {"query": "scheffe"}), ({"channel": "subset"}, {"bits": 2}),
-    ({"channel": "subset"}, {"interactive": True}), (HEDGE, {"query": "loss"}),
-    (HEDGE, {"subset_size": 2}), (HEDGE, {"bits": 2}),
-    (SUBSETS, {"range": "worst_case"}), (SUBSETS, {"interactive": True}),
-]  # fmt: skip
 USED = [
     {"query": "loss", "range": "worst_case", "channel": "bit"}, {"interactive": True},
     {"interactive": True, "query": "scheffe"},  # chooses between bits and subsets
@@ -114,25 +84,9 @@ USED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("learner", "option"), UNUSED)
-def test_unused_arguments_are_refused(learner, option):
-    DistributionLearner(Hypotheses(FC), epsilon=1.0, **learner)
-    with pytest.raises(ValueError, match=f"{next(iter(option))} is not used"):
-        DistributionLearner(Hypotheses(FC), epsilon=1.0, **{**learner, **option})
-
-
 @pytest.mark.parametrize("given", USED)
 def test_used_arguments_are_taken(given):
     DistributionLearner(Hypotheses(FC), epsilon=1.0, **given)
-
-
-def test_wrong_types_are_refused():
-    with pytest.raises(TypeError, match="must be True or False"):
-        DistributionLearner(Hypotheses(FC), epsilon=1.0, interactive="no")
-    with pytest.raises(TypeError, match="Hypotheses"):
-        DistributionLearner(FC, epsilon=1.0)
-    with pytest.raises(ValueError, match="protect"):
-        DistributionLearner(Hypotheses(lambda x, y: np.ones(2), 2), epsilon=1.0, learner="hedge")
 
 
 def test_repr_shows_no_weights():

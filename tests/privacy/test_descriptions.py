@@ -13,7 +13,7 @@ import scipy
 import dpoco
 from dpoco import Budget, Guarantee, StateError
 from dpoco.privacy.mechanisms import read_mechanism
-from dpoco.privacy.mechanisms.base import Declared, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.base import Nothing, Open, Parts
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits, read, to_record
 
@@ -205,24 +205,3 @@ def test_records_of_declared_noise_are_held_to_it(made):
         assert tampered != text
         with pytest.raises(StateError):
             Guarantee.from_json(tampered)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: gaussian(sensitivity=0.0),
-        lambda: gaussian(noise_scale=-1.0),
-        lambda: gaussian(releases=0),
-        lambda: gaussian(delta=0.0),
-        lambda: gaussian(change="add"),
-        lambda: Guarantee.pure_epsilon(0.0, horizon=3),
-        lambda: Guarantee.composed(),
-        lambda: Guarantee.composed(gaussian(), gaussian(change="zero_out")),
-        lambda: Guarantee.composed(gaussian(), gaussian(unit="one user's record")),
-        lambda: Guarantee.composed(gaussian(), Guarantee.none(5)),
-        lambda: Declared("replace", True, 1.0, 1.0).loss(Neighbours("zero_out")),
-    ],
-)
-def test_what_is_not_declared_in_full_is_refused(wrong):
-    with pytest.raises(ValueError):  # noqa: PT011 - many texts
-        wrong()
