@@ -72,37 +72,3 @@ def test_json_frame_and_text(small):
         reproduce.Figure51.from_dict({**small.to_dict(), "curves": [{}]})
     pytest.importorskip("pandas")
     assert len(small.to_frame()) == 24 * len(small.rounds)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"horizon": 50}, "horizon must be in"),
-        ({"dimension": 4}, "dimension must be in"),
-        ({"arms": ()}, "arms"),
-        ({"arms": (1,)}, "arms must be in"),
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"runs": 1}, "runs must be in"),
-        ({"first_seed": -1}, "first_seed must be in"),
-        ({"factors": (-1.0,)}, "factors"),
-    ],
-)
-def test_bad_arguments(options, message):
-    with pytest.raises(ValueError, match=message):
-        reproduce.figure_5_1(**options)
-
-
-def test_drawing(small, tmp_path):
-    pytest.importorskip("matplotlib")
-    from bench.reproduce.plots import plot_figure_5_1
-
-    figure = plot_figure_5_1(small)
-    figure.savefig(tmp_path / "figure.png")
-    left, right = figure.axes
-    labels = [line.get_label() for line in left.lines]
-    assert len(labels) == len(right.lines) == 8
-    assert any(label.startswith("HDB: ") for label in labels)
-    looks = {(str(line.get_color()), str(line.get_linestyle())) for line in left.lines}
-    assert len(looks) == 8
-    with pytest.raises(ValueError, match="ax must be 2"):
-        plot_figure_5_1(small, ax=[left])

@@ -164,26 +164,6 @@ def test_markdown(small):
         assert len({line.count("|") for line in rows}) <= 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"horizons": [1500]}, "horizon must be among"),
-        ({"horizons": []}, "horizon must be among"),
-        ({"dimensions": [7]}, "dimension must be among"),
-        ({"p": [2.0]}, "p must be among"),
-        ({"seeds": 1}, "seeds must be in"),
-        ({"first_seed": -1}, "first_seed must be in"),
-        ({"target": "sparse"}, "target must be one of"),
-        ({"learning_runs": 1}, "learning_runs"),
-        ({"baseline_seconds": 0.0}, "baseline_seconds"),
-        ({"test_records": 0}, "test_records"),
-    ],
-)
-def test_bad_arguments(options, message):
-    with pytest.raises(ValueError, match=message):
-        reproduce.table_5_1(**options)
-
-
 def test_progress_and_targets():
     seen = []
     sparse = reproduce.table_5_1(
