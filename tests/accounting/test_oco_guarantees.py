@@ -303,15 +303,6 @@ def test_what_is_printed_for_other_relations():
     assert replaced.paper_epsilon > replaced.epsilon
 
 
-@pytest.mark.parametrize(("own", "other"), [(comw, ctrl), (ctrl, comw)])
-def test_each_learner_refuses_plans_of_the_other(own, other):
-    loss, budget = LinearLoss(1.0), Budget(1.0, 1e-6)
-    plan = own.calibrate(LpBall(2), loss, horizon=100, budget=budget)
-    assert own.guarantee(LpBall(2), loss, plan, budget=budget).private
-    with pytest.raises(TypeError, match="plan must be a plan for coupled decisions"):
-        other.guarantee(LpBall(2), loss, plan, budget=budget)
-
-
 def test_inexact_draws_are_charged():
     exact, _ = gibbs(10**5, **SCHEDULED)
     rough, _ = gibbs(10**5, **SCHEDULED, sampler="mcmc", sampler_tolerance=1e-10)

@@ -52,34 +52,6 @@ def test_round_trips(module, loss):
         assert "Regret" in str(guarantee)
 
 
-def test_growing_parameters_round_trip():
-    loss = QuadraticLoss(1.0, 1.0, strong_convexity=0.5)
-    p = ctrl.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=2000)
-    assert p.mechanism.draw.step == math.inf
-    assert restored(p) == p
-    assert not ctrl.guarantee(BALL, loss, p).private
-
-
-@pytest.mark.parametrize(("module", "loss"), LEARNERS)
-def test_bad_arguments(module, loss):
-    """The constructors' tests have more of them."""
-    with pytest.raises(ValueError, match="number of rounds"):
-        module.calibrate(BALL, loss, horizon=None, budget=BUDGET)
-    for changes in ({"horizon": 10.0}, {"budget": (1.0, 1e-6)}):
-        with pytest.raises(TypeError):
-            module.calibrate(BALL, loss, **{"horizon": 1000, "budget": BUDGET, **changes})
-    for changes in ({"coupling": "maximal"}, {"coupling": "density_ratio"}):
-        with pytest.raises(ValueError, match="max_switches"):
-            module.calibrate(BALL, loss, horizon=1000, budget=None, **changes)
-
-
-def test_bad_sampler_arguments():
-    chained = comw.calibrate(BALL, LinearLoss(1.0), horizon=10, budget=BUDGET, sampler="mcmc")
-    for tolerance in (0.0, 1.0, 2.0):
-        with pytest.raises(ValueError, match="tolerance"):
-            comw.guarantee(BALL, LinearLoss(1.0), recoupled(chained, sampler_tolerance=tolerance))
-
-
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
 def test_more_switches_cost_more(module, loss):
     p = module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET)
