@@ -205,23 +205,6 @@ def test_predicted_error_bounds_the_noise():
     assert not easy.forecast.noise_dominates
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"norm_order": 3.0},
-        {"noise": "generalized_gaussian", "norm_order": 1.5},
-        {"noise": "generalized_gaussian", "norm_order": 3.5},
-        {"noise": "generalized_gaussian", "norm_order": INF}, {"noise": "laplace"},
-        {"sum_method": "dense"}, {"weights": "uniform"}, {"weights": ""}, {"relation": "joint"},
-        {"horizon": 0}, {"batch": 1001}, {"batch": 0},
-        {"step_scale": 0.0}, {"step_scale": INF}, {"horizon": 5000, "sum_method": "toeplitz"},
-    ],
-)  # fmt: skip
-def test_contradictions(options):
-    with pytest.raises(ValueError, match=r"must|has|order|limited"):
-        both(LpBall(5, 1.5), SquaredLoss(1.0, 1.0), **options)
-
-
 def stored(plan):
     return Plan.from_dict(json.loads(json.dumps(plan.to_dict())), TreeTuning, ErrorForecast)
 

@@ -56,8 +56,6 @@ def test_extremes():
         p = calibrate(arms, d, horizon=1, budget=dpoco.Budget(0.1, 0.0))
         g = guarantee(arms, d, p)
         assert (g.epsilon, g.delta, p.mechanism.scale) == (0.0, 0.0, 0.0)
-    with pytest.raises(dpoco.CalibrationError):
-        calibrate(2, 2, horizon=10, budget=dpoco.Budget(1.0, 0.0))
     none = guarantee(2, 2, calibrate(2, 2, horizon=10, budget=None))
     assert not none.private
     assert none.regret_bound is not None
@@ -73,14 +71,6 @@ def test_extremes():
     assert "no useful bound" not in str(guarantee(2, 2, whole))
     assert whole.forecast.regret_bound < 0.5 * tenth.forecast.regret_bound
     assert whole.mechanism == tenth.mechanism
-    for bad in (
-        {"failure": 1.0}, {"failure": 0.0}, {"exploration": -1.0}, {"reward_weight": math.inf},
-        {"context_bound": 1e40}, {"parameter_bound": 1e-40}, {"regularization": -1.0},
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=next(iter(bad))):
-            calibrate(2, 2, **{"horizon": 10, "budget": BUDGET, **bad})
-    with pytest.raises(ValueError, match="arms"):
-        calibrate(2**30, 2, horizon=10, budget=BUDGET)
 
 
 def test_parameters_are_for_their_sizes():

@@ -272,21 +272,3 @@ def test_nothing_to_select(matrix):
     assert selector.undecidable().shape == (0, 2)
     assert selector.error_bound() == 0.0
     assert selector.expected_tv_bound() == 0.0
-
-
-def test_bad_arguments():
-    selector = build()
-    for bad in (0, -1, 2**63, 1.5, True):
-        with pytest.raises((ValueError, TypeError)):
-            selector.round_spec(bad)
-    for call in (selector.confidence_set, lambda beta: selector.decided(0.1, beta),
-                 lambda beta: selector.undecidable(0.1, beta)):  # fmt: skip
-        for beta in (0.0, 1.0, math.nan):
-            with pytest.raises(ValueError, match="beta"):
-                call(beta)
-    with pytest.raises(ValueError, match="no contexts"):
-        LocalHypothesisSelector(Hypotheses(np.stack([FC, FC])), epsilon=1.0)
-    with pytest.raises(ValueError, match="query"):
-        LocalHypothesisSelector(FC, epsilon=1.0, query="adaptive")
-    with pytest.raises(ValueError, match="one label for each"):
-        selector.collect(ClientPool(Hypotheses(FC), 3, 1.0), [0, 1])
