@@ -346,12 +346,9 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
 
 
 def _read_options(learner: Learner) -> Options:
-    """Return the options of a learner; those that a plan decides come from the plan."""
+    """Return the options of a learner, where a plan decides some of them; a monitor has no plan."""
     plan = learner.plan
-    if isinstance(plan, Plan):
-        return {**learner._arguments, **learner._plan_arguments(plan)}
-    names = (*signature(type(learner)).parameters, "block")
-    return {name: getattr(plan, name) for name in names if hasattr(plan, name)}
+    return {**learner._arguments, **learner._plan_arguments(plan)} if isinstance(plan, Plan) else {}
 
 
 # ---- the exercises of all learners ---------------------------------------------------------------

@@ -85,30 +85,30 @@ _WIDTH = 100
 _FIGURES = (".png", ".svg", ".pdf")
 
 
+Source = typer.Typer | Callable[..., object]  # a group, a function or a dataclass
+
+
 def command(
-    source: object, name: str, act: Act | None = None, text: str | None = None
+    source: Source, name: str, act: Act | None = None, text: str | None = None
 ) -> TyperCommand | TyperGroup:
     """Return a command from a group, a function or a dataclass.
 
     The fields of a dataclass are options, and `act` is called with an object of it. The help is
     `text`, or by default the docstring of the function or of `act`.
     """
-    if isinstance(source, (TyperCommand, TyperGroup)):
-        return source
     if not isinstance(source, typer.Typer):
-        made = cast(Callable[..., object], source)
         cls = Command if act is None else type("Acting", (Command,), {"act": staticmethod(act)})
+        described = _join_lines(text or inspect.getdoc(act or source) or "")
         # Completion belongs to the program; here it would add two options to each command.
-        source = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        source.command(name, cls=cls, help=_join_lines(text or inspect.getdoc(act or made) or ""))(
-            made
-        )
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command(name, cls=cls, help=described)(source)
+        source = app
     found = cast(TyperCommand | TyperGroup, typer.main.get_command(source))
     found.name = name
     return found
 
 
-def commands(**sources: object) -> dict[str, TyperCommand | TyperGroup]:
+def commands(**sources: Source) -> dict[str, TyperCommand | TyperGroup]:
     """Return commands by name; for their sources see `command`."""
     return {name: command(source, name) for name, source in sources.items()}
 
