@@ -166,6 +166,7 @@ def test_a_run_goes_on_after_a_step_that_failed(monkeypatch):
     """The last batch is less than half full: it would fit into its step twice."""
     data = torch.utils.data.TensorDataset(*examples(20))
     own, loader = training(network(), None, steps=3), adapter.PrivateLoader(data, 8)
+    own.attach(torch.optim.SGD(own.model.parameters(), lr=0.1))
     release, sums = own.noise.release, []
 
     def fail_twice(total):
@@ -396,6 +397,11 @@ def test_run_plays_what_is_left_and_wants_the_declared_batches():
     data = torch.utils.data.TensorDataset(*examples(40))
     own = training(epochs=3)
     own.step(examples(8))
+    with pytest.raises(dpoco.StateError, match="attach an optimizer before run"):
+        own.run(adapter.PrivateLoader(data, 8, 3))
+    with pytest.raises(TypeError, match="must be a PrivateLoader"):
+        own.run(torch.utils.data.DataLoader(data, 8))
+    own.attach(torch.optim.SGD(own.model.parameters(), lr=0.1))
     own.run(adapter.PrivateLoader(data, 8, 3))
     assert own.round == 15
     with pytest.raises(ValueError, match="declared"):
@@ -441,6 +447,8 @@ def test_refusals_come_before_anything_is_drawn():
         own.step((x, y))
     with pytest.raises(ValueError, match="9 inputs and 3 targets"):
         own.step((x, y[:3]))
+    with pytest.raises(TypeError, match="pair of tensors"):
+        own.step(x)
     several = adapter.PrivateTraining(
         network(), lambda out, y: out.sum(dim=0), budget=BUDGET, clip=1.0, steps=5, batch_size=8
     )
@@ -565,6 +573,14 @@ def test_tensors_on_other_devices_are_copied_which_is_said():
 
 
 def test_models_and_optimizers_that_do_not_fit():
+    with pytest.raises(TypeError, match="not its class"):
+        training(nn.Linear)
+    with pytest.raises(TypeError, match=r"must be a dpoco.Budget or None"):
+        training(budget=8.0)
+    with pytest.raises(TypeError, match=r"must be a dpoco.Participation or None"):
+        training(participation=3)
+    with pytest.raises(ValueError, match="'prefix' or a half-life"):
+        training(workload="sgd")
     with pytest.raises(ValueError, match="no parameter"):
         training(network().requires_grad_(False))
     with pytest.raises(TypeError, match=r"'0.weight' is of type torch.bfloat16"):

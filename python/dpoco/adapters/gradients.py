@@ -33,7 +33,14 @@ from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._files import lock, read_state, synchronise, write_atomically
 from dpoco._literals import Relation
-from dpoco._validation import FloatArray, choice, float_array, positive_float, positive_int
+from dpoco._validation import (
+    FloatArray,
+    choice,
+    float_array,
+    instance,
+    positive_float,
+    positive_int,
+)
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting.continual_sum import choose, search_rates
 from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
@@ -331,13 +338,18 @@ class NoisyGradients:
         positive_int("batch_size", batch_size, maximum=_LARGEST_BATCH)
         n = positive_int("steps", steps) * positive_int("epochs", epochs)
         choice("relation", relation, CHANGES)
+        if budget is not None:
+            instance("budget", budget, Budget, "a dpoco.Budget or None")
+        if isinstance(workload, str) and workload != "prefix":
+            raise ValueError(f"workload must be 'prefix' or a half-life in steps; got {workload!r}")
         life = math.inf if workload == "prefix" else positive_float("workload", workload)
         # A fixed order of the batches brings an example in every `steps`-th step and in no other.
         if participation is None and epochs > 1:
             participation = Participation(epochs, steps, enforced=False)
         near = Neighbours(relation)
         if participation is not None:
-            if participation.enforced:
+            people = "a dpoco.Participation or None"
+            if instance("participation", participation, Participation, people).enforced:
                 raise ValueError(
                     "gradients have no persons: participation must have enforced=False"
                 )

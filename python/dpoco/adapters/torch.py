@@ -30,7 +30,7 @@ except ImportError:
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._files import read_state, write_atomically
 from dpoco._literals import Relation
-from dpoco._validation import FloatArray, positive_float, positive_int
+from dpoco._validation import FloatArray, instance, positive_float, positive_int
 from dpoco.accounting import Budget
 from dpoco.adapters._clipped_gradients import Batch, ClippedGradients, Loss
 from dpoco.adapters.gradients import NoisyGradients
@@ -190,6 +190,7 @@ class PrivateTraining:
         memory: int = _MEMORY,
         source: Source | None = None,
     ) -> None:
+        instance("model", model, torch.nn.Module, "a torch.nn.Module, not its class")
         # This check comes first: the proof needs every gradient to depend on one example alone.
         _refuse_mixing(model)
         self.model = model
@@ -266,9 +267,10 @@ class PrivateTraining:
             If the step then has more examples than `batch_size`, the loss of an example is no
             number, or PyTorch refuses an example for its values; the text quotes none.
         """
+        pair = isinstance(batch, (tuple, list)) and len(batch) == 2
+        if not (pair and all(isinstance(each, torch.Tensor) for each in batch)):
+            raise TypeError("a batch is a pair of tensors: (inputs, targets)")
         inputs, targets = batch
-        if not (isinstance(inputs, torch.Tensor) and isinstance(targets, torch.Tensor)):
-            raise TypeError("a batch is a pair of tensors: inputs and targets")
         examples = len(inputs)
         if len(targets) != examples:
             raise ValueError(f"a batch has {examples} inputs and {len(targets)} targets")
@@ -348,13 +350,16 @@ class PrivateTraining:
                 self._optimizer.step()
 
     def run(self, loader: PrivateLoader) -> None:
-        """Play all steps that are left, with the loader's batches.
+        """Play all steps that are left, with the loader's batches and the attached optimizer.
 
         Raises
         ------
-        ValueError
-            If the loader has other steps, epochs or batches than were declared.
+        StateError
+            Without an optimizer: the model would not change.
+        TypeError, ValueError
+            For another loader, and if it has other steps, epochs or batches than were declared.
         """
+        instance("loader", loader, PrivateLoader, "a PrivateLoader, whose order the proof needs")
         # The guarantee holds for the declared rule: more epochs, or shorter ones, would bring
         # examples more often, even if the number of all steps is the declared one.
         declared = (self.noise.horizon, self._batch_size)
@@ -367,6 +372,10 @@ class PrivateTraining:
             raise ValueError(
                 f"the loader brings every example {loader.epochs} times, {loader.steps} steps "
                 "apart: more often than steps and epochs, or the participation, declare"
+            )
+        if self._optimizer is None:
+            raise StateError(
+                "attach an optimizer before run(): without one no step changes the model"
             )
         # The round chooses the batch: after a crash, the batches of skipped steps are skipped too.
         while self.round < self.noise.horizon:
