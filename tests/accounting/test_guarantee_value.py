@@ -352,6 +352,10 @@ def test_fields_are_validated(change):
         BASE.delta_at(-1.0)
     with pytest.raises(ValueError, match="must be"):
         BASE.epsilon_at(1.0)
+    with pytest.raises(TypeError, match="delta must be a real number; got str"):
+        BASE.epsilon_at("1e-9")
+    with pytest.raises(TypeError, match="epsilon must be a real number; got str"):
+        BASE.delta_at("1")
     assert BASE.epsilon_at(0.0) == math.inf
 
 

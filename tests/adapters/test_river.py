@@ -224,6 +224,8 @@ def test_labels_of_another_type_are_refused_before_anything_happens():
     model = classifier(classes=(0, 1))
     with pytest.raises(TypeError, match="a label must be a bool or a number, as classes are; got"):
         model.learn_one({"a": 0.1}, "1")
+    with pytest.raises(TypeError, match="a record must be a mapping of names to numbers; got"):
+        model.learn_one(np.array([0.1]), 1)
     table = pandas.DataFrame(rows, columns=NAMES)
     with pytest.raises(TypeError, match="got a text"):
         model.learn_many(table, pandas.Series([1] * 9 + ["secret"], dtype=object))

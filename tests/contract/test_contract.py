@@ -111,6 +111,9 @@ def test_what_cannot_be_made_up_is_asked_for():
 
     with pytest.raises(TypeError, match="pass a function that makes a Strange"):
         check_learner(Strange)
+    made = TreeFrankWolfe(LpBall(3), SquaredLoss(1.0, 1.0), horizon=30, budget=BUDGET)
+    with pytest.raises(TypeError, match="got an object of TreeFrankWolfe"):
+        check_learner(made)
 
 
 def test_names_of_checks_are_known():

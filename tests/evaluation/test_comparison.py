@@ -77,6 +77,19 @@ def test_tables_have_a_row_a_learner_and_a_column_a_budget(comparison, measure):
         comparison.to_table("loss")
 
 
+def test_arguments_of_a_comparison_are_checked_before_anything_is_played():
+    learners, data = {"leader": build(dpoco.oco.NoisyFTRL)}, (FEATURES, LABELS)
+    made, zero = learners["leader"](BUDGETS[0], None), {"name": "zero", "total_loss": 0.0}
+    for players, stream, budgets, what in (
+        ({"leader": made}, data, BUDGETS, "must be a function of a budget"),
+        (learners, FEATURES, BUDGETS, "data must be a tuple"),
+        (learners, data, BUDGETS[0], r"such as \[budget\]"),
+        (learners, data, [1.0], "each of budgets must be a"),
+    ):
+        with pytest.raises(TypeError, match=what):
+            evaluation.compare(players, stream, budgets=budgets, comparator=zero)
+
+
 @pytest.mark.parametrize("measure", ["average_loss", "regret", "switches"])
 def test_tables_of_papers_have_means_intervals_and_the_best_in_bold(comparison, measure):
     latex = comparison.to_table(measure, "latex").splitlines()

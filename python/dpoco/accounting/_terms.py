@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dpoco._validation import LARGEST_HORIZON, Fields, choice, positive_float, positive_int
+from dpoco._validation import LARGEST_HORIZON, Fields, choice, positive_float, positive_int, real_in
 from dpoco.accounting import conditions as meaning
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.conditions import NO_NOISE, PROMISED
@@ -426,8 +426,7 @@ class Terms:
         ValueError
             For a negative epsilon, and NaN.
         """
-        if not epsilon >= 0.0:
-            raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+        epsilon = real_in("epsilon", epsilon, "[0, inf]")
         # The stated point also holds if the loss is unknown (ledgers, bare points).
         stated = self.delta if epsilon >= self.epsilon else 1.0
         return min(stated, self.loss.delta(epsilon))
@@ -445,8 +444,7 @@ class Terms:
         ValueError
             For a delta out of range.
         """
-        if not 0.0 <= delta < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {delta!r}")
+        delta = real_in("delta", delta, "[0, 1)")
         return min(self.epsilon if delta >= self.delta else math.inf, self.loss.epsilon(delta))
 
     def require(self, budget: Budget) -> None:

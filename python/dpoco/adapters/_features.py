@@ -78,7 +78,9 @@ class FeatureMap:
             self.dimension = positive_int("features", features, maximum=_LARGEST_DIMENSION)
             return
         if isinstance(features, (str, bytes)) or not isinstance(features, Sequence):
-            raise TypeError("features must be a sequence of names, or a number to hash them to")
+            raise TypeError(
+                'features must be a sequence of names such as ("age",), or a number to hash them to'
+            )
         if not all(isinstance(name, str) for name in features):
             raise TypeError("names of features must be texts")
         self._order = {name: index for index, name in enumerate(features)}
@@ -107,6 +109,10 @@ class FeatureMap:
         TypeError
             If a value is no number; the message names the type only.
         """
+        if not isinstance(record, Mapping):
+            raise TypeError(
+                f"a record must be a mapping of names to numbers; got {type(record).__name__}"
+            )
         row = np.zeros(self.dimension)
         if self._order is not None:
             # Only the listed names are looked at, so that the order and number of others cannot

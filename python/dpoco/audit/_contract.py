@@ -354,7 +354,11 @@ def _subject(learner: str | type | Callable[..., Learner], stream: Stream) -> Su
     if isinstance(learner, str):
         learner = learner_named(learner, (*EVERY, "intervals")).load()
     make = _made_up(learner) if isinstance(learner, type) else learner
-    assert not isinstance(make, str)
+    if not callable(make):
+        raise TypeError(
+            "learner must be a name, a class, or a function that makes one; got an object of "
+            f"{type(make).__name__}"
+        )
     first = _first(make)
     plays = find_plays(first)
     # If a foreign class lacks a member, we raise one sentence here instead of an `AttributeError`

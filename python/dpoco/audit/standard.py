@@ -156,7 +156,7 @@ def standard_case(
         listed, cls = own_class(learner), learner
         name = cls.__name__ if listed is None else listed.name
     else:
-        entry = learner_named(instance("learner", learner, str, "a str or a class"), _PLAYED)
+        entry = learner_named(instance("learner", learner, str, "a name or a class"), _PLAYED)
         name, cls = entry.name, entry.load()
     kind, chosen, rule = _kind(name, cls), dict[str, int](), participation
     if rule is not None and "participation" not in signature(cls).parameters:

@@ -15,7 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._html import as_html
-from dpoco._validation import Fields, Named, choice, import_package, positive_int, whole_number
+from dpoco._validation import (
+    Fields,
+    Named,
+    choice,
+    import_package,
+    instance,
+    positive_int,
+    whole_number,
+)
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
@@ -377,8 +385,24 @@ def compare(
     # Traces of all runs are kept for figures, so a mistyped large number would fill the memory.
     count = positive_int("repeats", repeats, maximum=10**6)
     seed = None if seed is None else whole_number("seed", seed)
+    if isinstance(budgets, Budget):
+        raise TypeError("budgets must be a sequence, such as [budget]; got a single Budget")
     if not learners or not budgets:
         raise ValueError("a comparison needs learners and budgets")
+    for name, build in learners.items():
+        if not callable(build):
+            raise TypeError(
+                f"learners[{name!r}] must be a function of a budget and a source that returns an "
+                f"unstarted learner; got {type(build).__name__}"
+            )
+    for budget in budgets:
+        if budget is not None:
+            instance("each of budgets", budget, Budget, "a dpoco.Budget or None")
+    if not isinstance(data, (tuple, list)):
+        raise TypeError(
+            "data must be a tuple such as (features, labels) or (losses,); got "
+            f"{type(data).__name__}"
+        )
     # `list` builds all learners before one is played, so that every error comes at once.
     cells = list(_cells(learners, budgets, len(data[0]), persons))
     rows: list[ComparisonRow] = []

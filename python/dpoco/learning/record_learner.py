@@ -124,9 +124,15 @@ class RecordLearner(OnlineLearner):
         """Return domain and loss, or raise `TypeError` for other objects."""
         domain, loss = arguments["domain"], arguments["loss"]
         if not isinstance(domain, domains.Domain):
-            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+            raise TypeError(
+                "domain must be one of dpoco.domains, such as LpBall(5, 2.0); got "
+                f"{type(domain).__name__}"
+            )
         if not isinstance(loss, losses.Loss):
-            raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
+            raise TypeError(
+                "loss must be one of dpoco.losses, such as SquaredLoss(1.0, 1.0); "
+                f"got {type(loss).__name__}"
+            )
         return domain, loss
 
     def _set_up(self, arguments: Fields, plan: AnyPlan, seeded: bool, claim: _core.Claim) -> None:

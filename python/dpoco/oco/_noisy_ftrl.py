@@ -121,7 +121,8 @@ class NoisyFTRL(RecordLearner):
         Rounds per decision, by default 1; an incomplete last batch is discarded. With quadratic
         statistics: rounds of the first batch; after e rounds comes a batch of max(batch, e // 4).
         The default is then so large that noise dominates until its end, at most horizon / 50. With
-        a half-life: see Notes.
+        a number as `half_life`, or without a horizon, all batches are equally long; with "auto"
+        they grow like the root of the rounds before.
     half_life : float or "auto", optional
         Rounds after which a record counts half, for quadratic statistics of a stream whose truth
         moves. Default: records are never forgotten. "auto": the learner chooses among half-lives
