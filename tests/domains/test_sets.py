@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpoco.domains
-from dpoco.domains import Box, Domain, LpBall, Simplex, from_dict
+from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet, from_dict
 
 RNG = np.random.default_rng(5)
 EXAMPLES = [
@@ -23,6 +23,10 @@ EXAMPLES = [
     Box([0.1, -0.0], [0.1, 1 / 3]),
     Simplex(1),
     Simplex(dimension=4, scale=1 / 3),
+    Polytope([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], [1.0, 1.0, 1.0, 1.0]),
+    Polytope([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], [1.0, 1.0, 1.0, 1.0 + 2.0**-52]),
+    VertexSet([[0.1, -0.0], [0.3, 1 / 3], [-1.0, 2.0]]),
+    VertexSet(RNG.normal(size=(30, 5))),
 ]
 
 
@@ -46,8 +50,10 @@ def test_equality_is_by_type_and_every_parameter() -> None:
     assert LpBall(3, 2.0, 1.0) != "LpBall(dimension=3, p=2.0, radius=1.0)"
     assert LpBall(3, 1.0 + 1e-13) == LpBall(3, 1)
     assert LpBall(3, 1e12) == LpBall(3, math.inf)
-    with pytest.raises(TypeError):
-        hash(LpBall(3))
+    assert VertexSet([[-0.0, 0.0]]) == VertexSet([[0.0, 0.0]])
+    for domain in EXAMPLES:
+        with pytest.raises(TypeError):
+            hash(domain)
 
 
 def test_long_constant_boxes_print_briefly() -> None:
@@ -61,19 +67,24 @@ def test_domains_do_not_change(domain: Domain) -> None:
         domain.dimension = 3
     with pytest.raises(AttributeError, match="immutable"):
         del domain.dimension
-    with pytest.raises(ValueError, match="read-only"):
-        domain.center[0] = 1.0
-    if isinstance(domain, Box):
+    names = ("center", "lower", "upper", "matrix", "bounds", "vertices")
+    arrays = [getattr(domain, name) for name in names if hasattr(domain, name)]
+    for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
-            domain.lower[0] = 1.0
+            array[0] = 1.0
 
 
-def test_boxes_copy_their_bounds() -> None:
-    lower = np.zeros(3)
-    box = Box(lower, np.ones(3))
-    lower[0] = 0.5
-    assert box.lower[0] == 0.0
-    assert box.minimize_linear(np.ones(3))[0] == 0.0
+def test_arrays_are_copied() -> None:
+    square = np.vstack([np.eye(2), -np.eye(2)])
+    for kind, *given in ((Box, np.zeros(3), np.ones(3)), (Polytope, square, np.ones(4)),
+                         (VertexSet, np.eye(3))):  # fmt: skip
+        domain, same = kind(*given), kind(*(array.copy() for array in given))
+        for array in given:
+            array[0] = 0.5
+        assert domain == same
+        assert np.array_equal(
+            domain.minimize_linear(domain.center), same.minimize_linear(same.center)
+        )
 
 
 def test_geometry_and_dual_exponents() -> None:
