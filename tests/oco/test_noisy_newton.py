@@ -121,7 +121,7 @@ def test_the_independent_program_has_the_known_digits(epsilon, mean, first, trac
 BOX = Box([-1.5, -0.5, -2.0, -1.0], [1.5, 0.5, 2.0, 1.0])
 
 
-@pytest.mark.parametrize("half_life", [None, 40.0, 12.0])
+@pytest.mark.parametrize("half_life", [None, 40.0, 12.0, 3.0])
 @pytest.mark.parametrize("numerics", ["float", "lattice"])
 @pytest.mark.parametrize(
     ("domain", "loss", "scalars", "nearest"),
@@ -149,7 +149,8 @@ def test_decisions_are_those_of_an_independent_program(
     lengths = batch_lengths(total.batch, total.growth, total.pushes)
     ends = np.cumsum(lengths).astype(int).tolist()
     kept = None if half_life is None else np.exp2(-lengths * 0.3 / half_life)
-    assert (total.growth is None) == (half_life == 12.0)
+    assert (total.growth is None) == (half_life in (12.0, 3.0))
+    assert ((total.batch, total.growth) == (1, None)) == (half_life == 3.0)
     twin = sum_alone(total, Source.seeded(3)._claim())
     decisions, _, _ = reference.play(
         clipped(rows, 1.0), labels, getattr(domain, "radius", 0.0), scalars,

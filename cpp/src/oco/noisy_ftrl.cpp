@@ -18,17 +18,6 @@ namespace {
 // This factor keeps the exact norm of the statistics within the declared bound.
 constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 
-void add_scaled(double factor, std::span<const double> x, std::span<double> to,
-                std::span<double> rest) {
-  const simd::Kernels& k = simd::kernels();
-  assert(to.size() >= x.size() && (rest.empty() || rest.size() == to.size()));
-  if (rest.empty()) {
-    k.axpy(factor, x.data(), x.size(), to.data());
-  } else {
-    k.accumulate(factor, x.data(), x.size(), to.data(), rest.data());
-  }
-}
-
 }  // namespace
 
 std::size_t NoisyFtrl::sum_dimension(std::size_t dimension, Statistics statistics) noexcept {

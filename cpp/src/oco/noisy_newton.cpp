@@ -34,9 +34,8 @@ NoisyNewton::NoisyNewton(losses::GlmLoss loss, losses::RecordClipper clipper,
 double NoisyNewton::add_leaf(std::span<const double> at, std::span<const double> features,
                              double label, std::span<double> to, std::span<double> rest,
                              std::span<double> x) const {
-  const simd::Kernels& k = simd::kernels();
   const std::size_t d = x.size();
-  assert(to.size() == entries() && rest.size() == to.size());
+  assert(to.size() == entries() && (rest.empty() || rest.size() == to.size()));
   const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
@@ -50,8 +49,10 @@ double NoisyNewton::add_leaf(std::span<const double> at, std::span<const double>
       settings_.curvature_weight * std::clamp(curvature, 0.0, settings_.curvature_bound);
   std::size_t at_entry = 0;
   const auto add = [&](double factor, std::span<const double> row) {
-    k.accumulate(factor, row.data(), row.size(), to.data() + at_entry, rest.data() + at_entry);
-    at_entry += row.size();
+    const std::size_t n = row.size();
+    add_scaled(factor, row, to.subspan(at_entry, n),
+               rest.empty() ? rest : rest.subspan(at_entry, n));
+    at_entry += n;
   };
   add(slope, x);
   for (std::size_t i = 0; i < d; ++i) {
@@ -69,10 +70,9 @@ double NoisyNewton::admit(std::optional<double> label, bool) {
 
 void NoisyNewton::leaf(std::span<const double> at, std::span<const double> features, double label,
                        std::span<double> out) const {
-  std::vector<double> rest(out.size(), 0.0);
   std::vector<double> scratch(decision_.size());  // several threads may call this
   std::ranges::fill(out, 0.0);
-  add_leaf(at, features, label, out, rest, scratch);
+  add_leaf(at, features, label, out, {}, scratch);
 }
 
 void NoisyNewton::write_state(Archive& archive) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,18 @@
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco {
+
+// Adds factor * x to the sum of a batch, and rounding errors to its rest unless that is empty.
+inline void add_scaled(double factor, std::span<const double> x, std::span<double> sum,
+                       std::span<double> rest) {
+  const simd::Kernels& k = simd::kernels();
+  assert(sum.size() >= x.size() && (rest.empty() || rest.size() == sum.size()));
+  if (rest.empty()) {
+    k.axpy(factor, x.data(), x.size(), sum.data());
+  } else {
+    k.accumulate(factor, x.data(), x.size(), sum.data(), rest.data());
+  }
+}
 
 // Public lengths of batches: constant, or growing with the number of rounds before.
 enum class Growth : std::uint8_t { none, root, quarter, three_tenths };
