@@ -1,4 +1,4 @@
-"""Bugs of lazy learners and bandits: coins, windows, rewards, zero records."""
+"""Bugs of lazy learners and bandits: coins, windows, zero records."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import functools
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from tests.audit.faults import planted, shown
 from tests.audit.replay_cases import case, find
 from tests.audit.test_likelihood_coupled import coupled_case
 from tests.bandits.test_high_dimensional_privacy import log_ratio, worlds
 
 import dpoco
-from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import LpBall
 from dpoco.oco import ContinuousMultiplicativeWeights
 from dpoco.random import Source
 
 from .checks import enumeration, likelihood, replay
-from .kit import Bug, maker, other, remade
-
-T = 24
+from .kit import Bug, other
 
 
 @functools.cache
@@ -64,29 +61,6 @@ def other_coins(subject: Any) -> Any:
 
 # ---- bandits -------------------------------------------------------------------------------------
 
-UCB = maker(
-    LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=1, context_bound=1.0,
-    reward_bound=1.0,
-)  # fmt: skip
-RNG = np.random.default_rng(4)
-CONTEXTS, REWARDS = 0.7 * RNG.normal(size=(T, 3)), RNG.normal(size=(T, 2))
-USERS = [(0, [9.0, -9.0, 0.0], [9.0, -9.0]), (8, [0.0, -1.0, 0.0], [1.0, -1.0])]
-
-
-@functools.cache
-def the_bandit() -> Any:
-    return SimpleNamespace(make=UCB, stream=(CONTEXTS, REWARDS), pairs=USERS)
-
-
-class WorstSoFar(LinUCB):
-    """Learns from the best reward so far instead of the user's own."""
-
-    best: float = 0.0
-
-    def observe(self, reward: float) -> None:
-        self.best = max(self.best, reward)
-        super().observe(self.best)
-
 
 @functools.cache
 def the_arms() -> Any:
@@ -113,6 +87,5 @@ BUGS = [
     ),
     Bug("range-of-a-dart-forgotten", the_dartboard, shrunk(span=0.1), (replay,)),
     Bug("coins-of-another-probability", the_leader, other_coins, (likelihood,)),
-    Bug("rewards-that-remember", the_bandit, remade(WorstSoFar), (replay,)),
     Bug("bandit-without-zero-records", the_arms, without_zero_records, (enumeration,)),
 ]  # fmt: skip

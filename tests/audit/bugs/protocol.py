@@ -1,4 +1,4 @@
-"""Checks of what surrounds the noise: keys, streams, ledgers, reports."""
+"""Checks of what surrounds the noise: keys, ledgers, reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["charged_first", "keys", "same_size", "streams"]
+__all__ = ["charged_first", "keys", "same_size"]
 
 
 def keys(subject: Any) -> bool:
@@ -15,12 +15,6 @@ def keys(subject: Any) -> bool:
     bits = np.unpackbits(np.frombuffer(b"".join(found), dtype=np.uint8)).reshape(len(found), -1)
     constant = (bits.min(axis=0) == bits.max(axis=0)).any()
     return bool(constant or len(set(found)) < len(found) or bits.shape[1] < 256)
-
-
-def streams(subject: Any) -> bool:
-    """Two users of one source draw the same noise."""
-    drawn = [np.asarray(each) for each in subject.noises()]
-    return any(np.array_equal(a, b) for i, a in enumerate(drawn) for b in drawn[:i])
 
 
 def charged_first(subject: Any) -> bool:

@@ -62,19 +62,6 @@ def halved(subject: Any) -> Any:
     return remade(scale=0.5 * MAX.honest().plan.mechanism.scale)(subject)
 
 
-class Stuck(NoisyMax):
-    """Every selection with the noise of the first."""
-
-    start: Any = None
-
-    def select(self, scores: Any) -> int:
-        self.start = self.start or self._engine.state()
-        words = np.frombuffer(self._engine.state(), dtype="<u8").copy()
-        words[-6:] = np.frombuffer(self.start, dtype="<u8")[-6:]  # the source's positions
-        self._engine.restore(words.tobytes())
-        return super().select(scores)
-
-
 @functools.cache
 def the_useful_maximum() -> Any:
     """Selections that have noise of scale 1/10 and a best score 3 ahead."""
@@ -106,7 +93,6 @@ BUGS = [
         "monotone-scale-for-moves-both-ways", the_counter,
         lambda subject: other(subject, run=picks(COUNTS)), (black_box,),
     ),
-    Bug("selection-noise-reused", the_maximum, remade(Stuck), (replay, likelihood)),
     Bug("argmin-for-argmax", the_useful_maximum, remade(largest=False), (utility,)),
     Bug("threshold-kept-after-its-alarm", the_threshold, remade(alarms=3), (replay,)),
 ]  # fmt: skip

@@ -199,16 +199,6 @@ def the_rounded_sum() -> Any:
 # ---- data that decide over the noise -------------------------------------------------------------
 
 
-class LouderForLarge(ContinualSum):
-    """Doubles the noise of the round of a large vector."""
-
-    def push(self, value: Any) -> Any:
-        released = super().push(value)
-        total = sum_of(self._engine.state(), self._mechanism.summand.size)
-        row = np.asarray(value)
-        return released + (released - total if row[0] < 0.0 else 0.0)
-
-
 class Averaging(ContinualSum):
     """Adds half of the vector of the round before, too."""
 
@@ -243,6 +233,5 @@ BUGS = [
         "drift-of-rounded-sums", the_rounded_sum,
         lambda subject: other(subject, total=single_precision), (drift,),
     ),
-    Bug("noise-chosen-by-the-data", the_sum, remade(LouderForLarge), (replay,)),
     Bug("record-kept-for-a-second-round", the_sum, remade(Averaging), (replay,)),
 ]  # fmt: skip
