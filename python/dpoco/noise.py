@@ -285,11 +285,7 @@ def _discrete(
 
 
 def discrete_laplace(
-    source: Source,
-    size: Size = None,
-    *,
-    scale: float | Fraction = 1.0,
-    out: IntArray | None = None,
+    source: Source, size: Size = None, *, scale: float | Fraction = 1.0, out: IntArray | None = None
 ) -> IntArray | int:
     """Draw integers with Pr[n] = tanh(1 / (2 scale)) exp(-|n| / scale), exactly.
 
@@ -324,11 +320,7 @@ def discrete_laplace(
 
 
 def discrete_gaussian(
-    source: Source,
-    size: Size = None,
-    *,
-    scale: float | Fraction = 1.0,
-    out: IntArray | None = None,
+    source: Source, size: Size = None, *, scale: float | Fraction = 1.0, out: IntArray | None = None
 ) -> IntArray | int:
     """Draw integers with Pr[n] proportional to exp(-n^2 / (2 scale^2)), exactly.
 

@@ -675,11 +675,7 @@ def _at(loss: Loss, delta: float) -> Fields:
     """Return the read-only fields of a guarantee that a loss decides, stated at `delta`."""
     epsilon = loss.epsilon(delta)
     own = _choose_bounds(loss.bare, epsilon, delta)
-    return {
-        "epsilon": epsilon,
-        "delta": delta,
-        "loss": with_tails(least(*own), loss.mass),
-    }
+    return {"epsilon": epsilon, "delta": delta, "loss": with_tails(least(*own), loss.mass)}
 
 
 def _choose_bounds(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:

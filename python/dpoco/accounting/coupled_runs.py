@@ -24,12 +24,7 @@ from dpoco._validation import LARGEST_SCALE, Fields, positive_int
 from dpoco.accounting.claims import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.plan import Plan
-from dpoco.accounting.regret_bounds import (
-    LazyProblem,
-    RegretBound,
-    gibbs_regret,
-    leader_regret,
-)
+from dpoco.accounting.regret_bounds import LazyProblem, RegretBound, gibbs_regret, leader_regret
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, QuadraticLoss, check_undamped
 from dpoco.privacy.mechanisms.coupled_draws import (

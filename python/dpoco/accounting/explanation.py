@@ -438,10 +438,7 @@ def statement(guarantee: Terms) -> str:
     if g.numerics is not None:
         lines.append(f"  Arithmetic: {_ARITHMETIC[g.numerics]}")
     lines += ["  Conditions:"] * bool(g.derived) + [f"    - {text}" for text in g.derived]
-    lines += [
-        "Stated by the issuer, not checked:",
-        f"  Released:   {g.mechanism}, {_extent(g)}",
-    ]
+    lines += ["Stated by the issuer, not checked:", f"  Released:   {g.mechanism}, {_extent(g)}"]
     # Published claims are shown as the issuer's, whether or not they follow, so that readers can
     # compare.
     if g.claimed is not None:

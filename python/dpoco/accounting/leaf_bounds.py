@@ -193,10 +193,7 @@ def enforced_leaf_bounds(domain: Geometry, loss: Loss, bounds: AnyBounds) -> Lea
 
 
 def clip_bounds(
-    loss: Loss,
-    slope: float | None = None,
-    dual: float | None = None,
-    l2: float | None = None,
+    loss: Loss, slope: float | None = None, dual: float | None = None, l2: float | None = None
 ) -> LeafBounds:
     """Return the clipped vector: features, gradients of linear losses, or leaves."""
     if isinstance(loss, MarginLoss):

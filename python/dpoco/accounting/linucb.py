@@ -248,10 +248,7 @@ def bound_regret(total: GaussianSum, own: LinUCBTuning) -> tuple[float, dict[str
     # Narrower widths are not confidence intervals, and there is no proof for damped sums, so only
     # the trivial bound remains.
     if own.exploration >= 1.0 and own.half_life is None:
-        terms = {
-            "exploration": find_leading_term(total, own),
-            "failure": own.failure * trivial,
-        }
+        terms = {"exploration": find_leading_term(total, own), "failure": own.failure * trivial}
         if math.fsum(terms.values()) < trivial:
             return math.fsum(terms.values()), terms
     return trivial, {"trivial": trivial}

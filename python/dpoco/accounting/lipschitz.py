@@ -205,11 +205,7 @@ def calibrate(
 
 
 def guarantee(
-    domain: Domain,
-    plan: NetPlan,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
+    domain: Domain, plan: NetPlan, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
     """Return the guarantee of any plan, computed from its mechanism.
 

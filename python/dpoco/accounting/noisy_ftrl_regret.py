@@ -32,22 +32,11 @@ from numpy.typing import NDArray
 
 from dpoco._validation import Fields, FloatArray
 from dpoco.accounting import continual_sum
-from dpoco.accounting.continual_sum import (
-    FALLING,
-    GROWING,
-    UNBOUNDED_HORIZON,
-    Method,
-    method_name,
-)
+from dpoco.accounting.continual_sum import FALLING, GROWING, UNBOUNDED_HORIZON, Method, method_name
 from dpoco.accounting.forgetting import Forgetting, batch_lengths, plan_candidates, view_noise
 from dpoco.accounting.leaf_bounds import record_length, steepest_slope
 from dpoco.accounting.plan import Plan
-from dpoco.accounting.regret_bounds import (
-    RegretBound,
-    gaussian_width,
-    growing_cost,
-    stated_regret,
-)
+from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, growing_cost, stated_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss, MarginLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import MomentsAndLoss, SecondMoments

@@ -31,11 +31,7 @@ from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.loss import charge
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import ClippedVector
-from dpoco.privacy.mechanisms.factorisations import (
-    SquareRoot,
-    square_root_norms,
-    square_roots,
-)
+from dpoco.privacy.mechanisms.factorisations import SquareRoot, square_root_norms, square_roots
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.mechanisms.range_search import NOISE_LIMIT, RangeSearch, gaussian_range
@@ -189,12 +185,7 @@ def _with_noise(
     raise CalibrationError("rounding costs more than this budget has; use numerics='float'")
 
 
-def behind_ranges(
-    search: Guarantee,
-    learner: Guarantee,
-    *,
-    budget: Budget | None,
-) -> Guarantee:
+def behind_ranges(search: Guarantee, learner: Guarantee, *, budget: Budget | None) -> Guarantee:
     """Return the guarantee of a search for ranges followed by a learner on all later rounds.
 
     It is about single rounds. If people return, `for_person` covers all rounds of a person.

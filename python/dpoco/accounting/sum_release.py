@@ -101,11 +101,7 @@ def calibrate(
 
 
 def guarantee(
-    plan: SumPlan,
-    *,
-    relation: str = "replace",
-    budget: Budget | None = None,
-    seeded: bool = False,
+    plan: SumPlan, *, relation: str = "replace", budget: Budget | None = None, seeded: bool = False
 ) -> Guarantee:
     """Return the guarantee of a plan, computed from its mechanism.
 

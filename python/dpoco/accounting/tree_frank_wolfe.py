@@ -14,13 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import (
-    claims,
-    continual_sum,
-    frank_wolfe_regret,
-    leaf_bounds,
-    release,
-)
+from dpoco.accounting import claims, continual_sum, frank_wolfe_regret, leaf_bounds, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_regret import ErrorForecast
 from dpoco.accounting.gaussian import (

@@ -58,8 +58,7 @@ class Statistics:
     histogram: Words = _several("Counts of a column by public bins.", _EDGES)
     categories: Words = _several("Counts of a column by public values.", _VALUES)
     quantiles: Words = _several(
-        "Quantiles of a column, from 40 bins; the range may be that of --mean.",
-        _QUANTILES,
+        "Quantiles of a column, from 40 bins; the range may be that of --mean.", _QUANTILES
     )
     by: Words = _several("Column to group by, with its public values.", _VALUES)
     every: str = shell.option(

@@ -6,13 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from dpoco._validation import (
-    FloatArray,
-    IntArray,
-    positive_int,
-    real_in,
-    whole_number,
-)
+from dpoco._validation import FloatArray, IntArray, positive_int, real_in, whole_number
 from dpoco.errors import HorizonExceeded
 
 LARGEST_WORLD = 2**40

@@ -9,14 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dpoco import _literals as literals
-from dpoco._validation import (
-    FloatArray,
-    choice,
-    instance,
-    positive_float,
-    positive_int,
-    real_in,
-)
+from dpoco._validation import FloatArray, choice, instance, positive_float, positive_int, real_in
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._messages import (
