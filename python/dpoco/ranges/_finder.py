@@ -193,6 +193,9 @@ class RangeFinder(Stateful):
     ------
     ValueError
         If the finder needs more records than it may use. This depends on public sizes only.
+    CalibrationError
+        If the counts need noise of a scale that is not offered (8192), which only tiny budgets and
+        people who come very often do.
 
     Notes
     -----
