@@ -159,23 +159,3 @@ def test_weights_are_relative_and_kept():
         **STATED, class_weight={False: 0.5, True: 1.0}, random_state=1, horizon=2000
     ).partial_fit(rows[:50], labels[:50])
     assert np.allclose(list(river.weights.values()), alike.coef_[0], rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("given", "more", "error", "says"),
-    [
-        ("balanced", {}, ValueError, "counts the labels, which are private"),
-        ([1.0, 2.0], {}, TypeError, "label: weight"),
-        ({True: 0.0}, {}, ValueError, "weight"),
-        ({True: np.inf}, {}, ValueError, "weight"),
-        ({7: 1.0}, {}, ValueError, "none of the classes"),
-        ({"x": 1.0}, {}, TypeError, "label"),
-        ({True: 2.0}, {"learner": "tree_frank_wolfe"}, ValueError, "noisy_newton"),
-    ],
-)
-def test_weights_that_are_none_are_refused(given, more, error, says):
-    rows, labels = records(20)
-    with pytest.raises(error, match=says):
-        PrivateOnlineClassifier(**{**STATED, **more}, class_weight=given).fit(rows, labels)
-    with pytest.raises(error, match=says):
-        PrivateClassifier(("a",), horizon=9, **{**STATED, **more}, class_weight=given)

@@ -124,29 +124,6 @@ def test_a_prior_changes_no_guarantee_and_no_bit_of_the_learner():
     assert shares.shares["label_out_of_range"] == pytest.approx(1 / 300)
 
 
-@pytest.mark.parametrize(
-    ("prior", "error", "says"),
-    [
-        (3.0, TypeError, "pair"),
-        (([1.0, 2.0], 0.0), ValueError, "shape"),
-        (([1.0, 2.0, 3.0], [0.0, 1.0]), ValueError, "intercepts"),
-        (([1.0, np.nan, 3.0], 0.0), ValueError, "finite"),
-    ],
-)
-def test_priors_that_are_none_are_refused(prior, error, says):
-    rows, _ = records(20)
-    model = PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, prior=prior)
-    with pytest.raises(error, match=says):
-        model.fit(rows, rows[:, 0])
-    own = {"prior": ([0.0] * 3, 1.0)}
-    with pytest.raises(ValueError, match="feature_bound"):
-        PrivateOnlineRegressor(budget=BUDGET, **own).fit(rows, rows[:, 0])
-    with pytest.raises(ValueError, match="has an intercept"):
-        PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, **own, fit_intercept=False).fit(
-            rows, rows[:, 0]
-        )
-
-
 def test_a_ledger_pays_for_every_river_estimator_that_learns():
     ledger = Ledger(dpoco.Budget(1.2, 1e-6))
     stated = {"horizon": 10_000, "epsilon": 1.0, "delta": 1e-6, "feature_bound": 1.0}

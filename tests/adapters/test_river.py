@@ -195,15 +195,6 @@ def test_guarantees():
     assert classifier(budget=None).guarantee.epsilon == np.inf
 
 
-@pytest.mark.parametrize("bad", [{"classes": "ab"}, {"classes": (1, 1)}, {"learner": "hedge"},
-                                 {"feature_bound": -1.0}, {"options": {"budget": None}},
-                                 {"seed": "x"}, {"intercept": 1}, {"horizon": 0},
-                                 {"budget": 1.0}])  # fmt: skip
-def test_bad_arguments_are_refused_at_once(bad):
-    with pytest.raises((ValueError, TypeError)):
-        classifier(**bad)
-
-
 def test_a_pipeline_of_fixed_steps_works_like_its_last_one():
     from river import compose
 

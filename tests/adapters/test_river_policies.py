@@ -219,14 +219,6 @@ def test_nothing_that_was_learned_is_kept_or_shown():
     assert "Guarantee" in before
 
 
-@pytest.mark.parametrize("bad", [{"arms": ("x",)}, {"arms": ("x", "x")}, {"unanswered": "wait"},
-                                 {"learner": "ucb"}, {"options": {"arms": 3}},
-                                 {"features": ()}])  # fmt: skip
-def test_bad_arguments(bad):
-    with pytest.raises((ValueError, TypeError)):
-        contextual(**{"features": 2, "horizon": 1000, **bad})
-
-
 def test_how_contexts_are_read():
     policy = contextual()
     given = [{"s": 0.1, "one": 0.2}, {"s": 9.0, "one": 0.1}, {"S": 0.3}, {"s": float("inf")}]

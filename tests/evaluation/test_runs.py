@@ -174,29 +174,6 @@ def test_missing_records_cost_nobody_anything():
     assert report.curves.best_constant[-1] == pytest.approx(len(kept) * entropy)
 
 
-def test_interrupt_keeps_the_state_and_resume_continues_bit_for_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpoco.learning.learner._CHUNK_ROUNDS", 50)
-    state, whole = tmp_path / "state", tmp_path / "whole"
-    full = compare(repeats=1, checkpoint=whole)
-
-    def interrupted(phase, done, total):
-        if phase == "private" and done >= 250:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compare(repeats=1, checkpoint=state, progress=interrupted)
-    saved = dpoco.load(state)
-    assert saved.round == 250
-    report = compare(repeats=1, checkpoint=state, resume=saved, skip_played=True)
-    assert report.rows == {"skipped": 250, "played": T - 250, "beyond_horizon": 0}
-    assert report.first_round == 250
-    assert report.rounds == T - 250
-    assert np.array_equal(dpoco.load(state).last_decision, dpoco.load(whole).last_decision)
-    before = build(dpoco.random.Source.seeded(7)).run(FEATURES[:250], LABELS[:250])
-    played = full.curves.private[-1] - before.losses.sum()
-    assert report.curves.private[-1] == pytest.approx(played, rel=1e-12)
-
-
 def test_rows_for_a_resumed_learner_are_new_rows(tmp_path):
     """The second half as a stream of its own: the decisions and losses of one run over both."""
     halves = [

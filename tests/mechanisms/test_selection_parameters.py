@@ -9,7 +9,6 @@ import pytest
 from tests.published import planned
 
 import dpoco
-from dpoco._validation import real_float
 from dpoco.accounting import above_threshold, epoch_selector, noisy_max, shift_detector
 from dpoco.experts import EpochSelector, ShiftDetector
 from dpoco.mechanisms import AboveThreshold, NoisyMax
@@ -114,20 +113,6 @@ def test_extreme_budgets_are_refused_in_words_or_met():
     assert noisy_max.guarantee(p, budget=huge).epsilon <= 1e300
 
 
-def test_probabilities_have_a_smallest_value():
-    for smallest in (1e-320, 1e-101, 0.0, 1.0):
-        with pytest.raises(ValueError, match="false_alarm"):
-            shift_detector.calibrate(5, horizon=10, budget=PURE, false_alarm=smallest)
-        with pytest.raises(ValueError, match="false_alarm"):
-            above_threshold.calibrate(horizon=10, budget=PURE, false_alarm=smallest)
+def test_alarms_may_be_as_rare_as_any():
     rare = shift_detector.calibrate(5, horizon=10, budget=PURE, false_alarm=1e-100)
     assert math.isfinite(rare.tuning.threshold)
-
-
-def test_numbers_beyond_floats():
-    with pytest.raises(ValueError, match="x must be finite"):
-        real_float("x", 10**400)
-    with pytest.raises(ValueError, match="epsilon"):
-        dpoco.Budget(10**400, 0.0)
-    with pytest.raises(ValueError, match="threshold"):
-        AboveThreshold(horizon=5, budget=PURE, sensitivity=1.0).test(0.0, 10**400)
