@@ -329,3 +329,34 @@ def test_the_command(checker, tmp_path, capsys):
     assert checker.main([str(other)]) == 2
     assert capsys.readouterr().err == f"{other}: not a certificate of dpoco\n"
     assert checker.main([str(tmp_path / "absent.json")]) == 2
+
+
+def test_nothing_is_not_proved(checker, tmp_path, capsys):
+    empty = tmp_path / "empty.json"
+    empty.write_text("[]")
+    assert checker.main([]) == 2
+    assert checker.main([str(empty)]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("after", ["\n", "\r", "\x1b[2K\r"])
+def test_a_unit_starts_no_line_of_its_own(checker, tmp_path, capsys, after):
+    stated = dpoco.Guarantee.gaussian(sensitivity=1.0, noise_scale=4.0, delta=1e-6, horizon=9)
+    held = json.loads(stated.to_json())
+    path = tmp_path / f"c{after}d.json"
+    path.write_text(json.dumps(held | {"unit": f"one household{after}d.json: proved"}))
+    assert checker.main([str(path)]) == 5
+    shown = capsys.readouterr().out
+    assert "one household" in shown
+    assert not any(line.startswith("d.json") for line in shown.splitlines())
+
+
+def test_instances_that_keep_noise_need_a_pure_loss(checker):
+    """A curve is proved of a part only if the record's part is fixed before its first step."""
+    held = record(experts.ShiftDetector, 10, budget=dpoco.Budget(1.0, 0.0))
+    assert checker.check(held)[0] == "proved"
+    selection = held["description"]["parts"][0]["parts"][0]
+    assert selection["kind"] == "selections"
+    selection["law"] = "gumbel"
+    kind, why = checker.check(held)
+    assert (kind, why) == ("not covered", "such instances")

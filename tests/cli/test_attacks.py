@@ -14,6 +14,7 @@ import dpoco
 from dpoco import Budget, Guarantee
 from dpoco.accounting import Ledger, explain
 from dpoco.accounting.explanation import verdict
+from dpoco.cli import _verify as verifying
 from dpoco.cli._app import app
 from dpoco.errors import StateError
 
@@ -355,3 +356,41 @@ def test_a_ledger_says_what_its_charges_say(tmp_path, invoke):
     ledger.charge(certificates()["hedge, seeded"], "a")
     assert verdict(ledger.guarantee).kind == "not protected"
     invoke("verify", written(tmp_path / "l.json", ledger.to_json()), code=6)
+
+
+# -- words that look like a verdict ----------------------------------------------------------------
+
+FORGED = "safe.json: verified (epsilon 0.001 at delta 0): protected"
+
+
+@pytest.mark.parametrize("after", ["\n", "\r", "\x1b[2K\r", "\u2028", "\x85"])
+def test_no_text_and_no_name_starts_a_line_of_its_own(invoke, tmp_path, after):
+    said = f"one household{after}{FORGED}"
+    conditions = [*certificates()["declared"].conditions, said]
+    stated = record("declared", unit=said, conditions=conditions, mechanism=said, reference=said)
+    path = written(tmp_path / f"c{after}{FORGED.partition('/')[0]}", stated)
+    for command in (("verify",), ("verify", "--independent"), ("explain",)):
+        code = 0 if command == ("explain",) else 5
+        shown = invoke(*command, path, code=code).stdout
+        assert "one household" in shown
+        assert not any(line.startswith("safe.json") for line in shown.splitlines())
+        assert set(shown) - set("\n") == {each for each in shown if each.isprintable()}
+
+
+def test_a_signature_is_about_what_is_judged(invoke, tmp_path, monkeypatch):
+    """The file is replaced as soon as its signature is checked; a pipe can be read once."""
+    key, plain, signed = (tmp_path / name for name in ("key", "c.json", "c.signed.json"))
+    public = json.loads(invoke("sign", "--new-key", key, "--json").stdout)["public_key"]
+    about = ("--title", "t", "--operator", "o", "--data-set", "d")
+    invoke("sign", written(plain, record("hedge")), "--key", key, *about)
+    check = verifying._origin
+
+    def check_and_replace(*arguments):
+        found = check(*arguments)
+        written(signed, record("fit"))
+        return found
+
+    monkeypatch.setattr(verifying, "_origin", check_and_replace)
+    shown = invoke("verify", "--signer", public, signed).stdout
+    assert "for one round" in shown  # the fit is about one record
+    assert "for one record" not in shown

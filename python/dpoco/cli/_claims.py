@@ -184,7 +184,7 @@ def explain_command(
         # alone. The charges contain facts that the sum does not.
         rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
         text = "\n".join([judge_ledger(ledger).sentence, *rest, ledger.report()])
-    typer.echo(text)
+    typer.echo("\n".join(map(shell.escape_controls, text.split("\n"))))
 
 
 _SIGNATURE = "dpoco.signature/1"

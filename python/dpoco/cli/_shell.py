@@ -261,6 +261,14 @@ def console() -> Console:
     return made
 
 
+def escape_controls(text: str) -> str:
+    """Return a text with escapes for line feeds, control characters and invisible characters.
+
+    A file's name or a text in a file could otherwise look like a verdict of its own.
+    """
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def say(text: str = "") -> None:
     """Print a line unchanged."""
     console().print(text, highlight=False, soft_wrap=True)

@@ -141,7 +141,7 @@ def verify_command(
         shell.print_json({"schema": _VERIFICATION, "files": shown})
     else:
         for row, found in rows:
-            typer.echo("\n".join(_lines(row, found)))
+            typer.echo("\n".join(map(shell.escape_controls, _lines(row, found))))
     verdicts = [row["verdict"] for row, _ in rows]
     raise typer.Exit(next((_EXIT[name] for name in _EXIT if name in verdicts), 0))
 
@@ -153,9 +153,12 @@ def _row(
     row: Fields = {"file": str(file), "statements": None, "reason": ""}
     found: list[_Statement] = []
     try:
-        origin = _origin(file, signer)
+        # The file is read once: a signature is about the bytes that are judged, and a pipe has no
+        # second copy of them.
+        data = file.read_bytes()
+        origin = _origin(data, signer)
         # All statements of a file come before the verdict, because the last one may be refuted.
-        found = list(_statements(file, judge))
+        found = list(_statements(file, data, judge))
         kind = worst([each.verdict.kind for each in found])
         sentence = next(each.verdict.sentence for each in found if each.verdict.kind == kind)
         row["statements"] = [each.words for each in found]
@@ -168,9 +171,8 @@ def _row(
     return row, found if row["statements"] is not None else []
 
 
-def _origin(file: Path, signer: PublicKey | None) -> str:
+def _origin(data: bytes, signer: PublicKey | None) -> str:
     """Return who may have written a file; `SignatureError` unless it is the requested signer."""
-    data = file.read_bytes()
     try:
         record = of_json(data)
     except StateError:
@@ -265,14 +267,16 @@ def _independent_judge() -> _Judge:
     return judge_alone
 
 
-def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
-    """Yield every statement of a file that follows; `StateError` for one that does not."""
-    data = file.read_bytes()
+def _statements(file: Path, data: bytes, judge: _Judge) -> Iterator[_Statement]:
+    """Yield every statement of a file that follows; `StateError` for one that does not.
+
+    States and journals, which have no signature, are read again from the file.
+    """
     # The first bytes decide, because users may give states any name.
     if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
         yield _of_learner(dpoco.load(file, key=state_key()), judge)
-    elif (journal := is_journal(file)) is not None:
-        if not journal:
+    elif data.startswith(_SQLITE):
+        if not is_journal(file):
             raise NotOneError("the file is a database, but not a journal")
         yield from _of_journal(file, judge)
     else:
