@@ -264,7 +264,7 @@ def console() -> Console:
 def escape_controls(text: str) -> str:
     """Return a text with escapes for line feeds, control characters and invisible characters.
 
-    A file's name or a text in a file could otherwise look like a verdict of its own.
+    Otherwise the name of a file, or a text in it, could look like another verdict.
     """
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
