@@ -292,25 +292,84 @@ def test_impossible_records_are_refused(path):
         body = b"dpoco ledger " + version + b"\n" + record + b"\n"
         path.write_bytes(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
 
+    rest = b'"protect":"label","simulated":false}'
     for record in (
         b"", b"[]", b"{}", b"null", b"3", b'"text"', b'{"reports": 1', b"[" * 100_000,
-        b'{"reports":1e400,"epsilon":[1,2],"delta":[0,1]}',
-        b'{"reports":true,"epsilon":[1,2],"delta":[0,1]}',
-        b'{"reports":-1,"epsilon":[0,1],"delta":[0,1]}',
-        b'{"reports":3,"delta":[0,1]}',
-        b'{"reports":3,"epsilon":[1,-2],"delta":[0,1]}',
-        b'{"reports":3,"epsilon":[-1,2],"delta":[0,1]}',
-        b'{"reports":3,"epsilon":["1/2"],"delta":[0,1]}',
-        b'{"reports":3,"epsilon":[Infinity],"delta":[0,1]}',
-        b'{"reports":3,"epsilon":[NaN],"delta":[0,1]}',
-        b'{"reports":3,"epsilon":[0.5],"delta":[0]}',
-        b'{"reports":3,"epsilon":[1,0],"delta":[0,1]}',
-        b'{"reports":3,"epsilon":[1' + b"0" * 2000 + b',1],"delta":[0,1]}',
-        b'{"reports":' + b"9" * 4000 + b',"epsilon":[0,1],"delta":[0,1]}',
+        b'{"reports":1e400,"epsilon":[1,2],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":true,"epsilon":[1,2],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":-1,"epsilon":[0,1],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[1,-2],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[-1,2],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":["1/2"],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[Infinity],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[NaN],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[0.5],"delta":[0],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[1,0],"delta":[0,1],"protect":"label","simulated":false}',
+        b'{"reports":3,"epsilon":[1' + b"0" * 2000 + b',1],"delta":[0,1],' + rest,
+        b'{"reports":' + b"9" * 4000 + b',"epsilon":[0,1],"delta":[0,1],' + rest,
     ):  # fmt: skip
         holds(record)
         with pytest.raises(dpoco.StateError, match="corrupt"):
             Ledger(path)
-    holds(b'{"reports":3,"epsilon":[0,1],"delta":[0,1]}', version=b"2")
+    known = b'{"reports":3,"epsilon":[1,2],"delta":[0,1],"protect":%s,"simulated":%s}'
+    holds(known % (b'"label"', b"false"))
+    ledger = Ledger(path)
+    assert (ledger.reports, ledger.epsilon) == (3, Fraction(1, 2))
+    ledger.close()
+    for protect, simulated in ((b"null", b"false"), (b'"all"', b"false"), (b'"label"', b"0")):
+        holds(known % (protect, simulated))
+        with pytest.raises(dpoco.StateError, match="corrupt"):
+            Ledger(path)
+    holds(
+        b'{"reports":3,"epsilon":[0,1],"delta":[0,1],"protect":"label","simulated":false}',
+        version=b"2",
+    )
     with pytest.raises(dpoco.StateError, match="version"):
         Ledger(path)
+
+
+# -- earlier clients with other arguments ----------------------------------------------------------
+
+
+def test_a_guarantee_is_about_what_earlier_clients_spent(path):
+    hypotheses = fixed(FA)
+    with LocalClient(hypotheses, 4.0, 9, ledger=path) as client:
+        for _ in range(3):
+            client.respond(bit_spec(FA, epsilon=1.0), None, 1)
+    with LocalClient(hypotheses, 0.5, 2, ledger=path) as client:
+        assert client.guarantee.delta_at(3.0) == 0.0 < client.guarantee.delta_at(2.99)
+        assert client.guarantee.epsilon == pytest.approx(3.0)
+        assert client.guarantee.horizon == 3
+        assert client.remaining == 0.0
+        with pytest.raises(dpoco.BudgetExceeded):
+            client.respond(bit_spec(FA, epsilon=0.1), None, 1)
+    with LocalClient(hypotheses, 3.0, 3, ledger=path) as client:
+        assert (client.guarantee.epsilon, client.guarantee.horizon) == (3.0, 3)
+
+
+def test_reports_that_protect_less_stay_in_the_ledger(path):
+    hypotheses = fixed(FA)
+    with LocalClient(hypotheses, 4.0, 9, ledger=path, protect="label"):
+        pass  # without a report, the ledger promises nothing
+    both = {"ledger": path, "protect": "label_and_context"}
+    with LocalClient(hypotheses, 4.0, 9, **both) as client:
+        assert client.guarantee.conditions != LocalClient(hypotheses, 4.0, 9).guarantee.conditions
+    with LocalClient(hypotheses, 4.0, 9, ledger=path) as client:
+        client.respond(bit_spec(FA, epsilon=1.0), None, 1)
+    with pytest.raises(dpoco.StateError, match="protect the label only"):
+        LocalClient(hypotheses, 4.0, 9, **both)
+    assert LocalClient(hypotheses, 4.0, 9, ledger=path).spent == 1.0
+
+
+def test_simulated_reports_stay_in_the_ledger(path):
+    hypotheses = fixed(FA)
+    with LocalClient(hypotheses, 4.0, 9, ledger=path) as client:
+        client.respond(bit_spec(FA, epsilon=1.0), None, 1)
+    with LocalClient(hypotheses, 4.0, 9, ledger=path, simulation_seed=1) as client:
+        client.respond(bit_spec(FA, epsilon=1.0), None, 1)
+    with pytest.raises(dpoco.StateError, match="simulated"):
+        LocalClient(hypotheses, 4.0, 9, ledger=path)
+    with LocalClient(hypotheses, 4.0, 9, ledger=path, simulation_seed=2) as client:
+        assert client.spent == 2.0
+        assert not client.guarantee.certified

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import threading
 from contextlib import suppress
@@ -67,6 +68,10 @@ class Ledger(NotCopied):
     path : path-like or None
         File of the ledger. A lock file next to it also counts reports, so that a ledger restored
         from an older copy is refused. None keeps the ledger in memory only.
+    protect : {"label", "label_and_context"}, default "label"
+        What the reports of this client protect. This and the next argument are keyword-only.
+    simulated : bool, default False
+        Whether their noise is reproducible.
 
     Attributes
     ----------
@@ -74,19 +79,31 @@ class Ledger(NotCopied):
         Number of reports that were paid for.
     epsilon : Fraction
         Exact sum of their epsilons.
+    protect : str
+        What all of them and those of this client protect.
+    simulated : bool
+        Whether the noise of any is reproducible.
 
     Raises
     ------
     StateError
         If the file is corrupt, was removed or is older than its lock, if another client has locked
-        it, or if it has another name (a hard link).
+        it, if it has another name (a hard link), or if it paid for reports that protect less than
+        those of this client.
     """
 
     _copies = "a ledger cannot be copied or pickled: copies would spend one budget twice"
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        protect: str = "label",
+        simulated: bool = False,
+    ) -> None:
         self.reports = 0
         self.epsilon = Fraction(0)
+        self.protect, self.simulated = protect, simulated
         self._owner = os.getpid()
         self._path: Path | None = None
         self._lock: int | None = None
@@ -226,6 +243,8 @@ class Ledger(NotCopied):
             "epsilon": [self.epsilon.numerator, self.epsilon.denominator],
             # No channel has a delta any more.
             "delta": [0, 1],
+            "protect": self.protect,
+            "simulated": self.simulated,
         }
         body = _FIRST_LINE + b"\n" + json.dumps(record).encode() + b"\n"
         digest = hashlib.sha256(body).hexdigest().encode()
@@ -244,6 +263,7 @@ class Ledger(NotCopied):
             record: dict[str, Any] = of_json(text)
             reports = record["reports"]
             epsilon = _fraction(*record["epsilon"])
+            protect, simulated = record["protect"], record["simulated"]
         # JSON may be too deep, have infinite numbers, or be no dictionary.
         except Exception:
             raise StateError("the ledger is corrupt") from None
@@ -251,7 +271,18 @@ class Ledger(NotCopied):
             raise StateError("the ledger is of another version")
         if type(reports) is not int or not 0 <= reports < 2**63 or epsilon < 0:
             raise StateError("the ledger is corrupt")
+        if protect not in ("label", "label_and_context") or type(simulated) is not bool:
+            raise StateError("the ledger is corrupt")
         self.reports, self.epsilon = reports, epsilon
+        if reports == 0:
+            return
+        # A guarantee is about all reports that the ledger paid for, also about those of earlier
+        # clients.
+        if simulated and not self.simulated:
+            raise StateError("the ledger paid for simulated reports, whose noise protects nothing")
+        if protect == "label" != self.protect:
+            raise StateError("the ledger paid for reports that protect the label only")
+        self.simulated = self.simulated or simulated
 
     def __del__(self) -> None:
         # The attribute may be missing if the constructor raised.
@@ -442,8 +473,8 @@ class LocalClient(Devices):
     Raises
     ------
     StateError
-        If the ledger is corrupt, was removed, is older than its lock, has two names, or is in use
-        by another client.
+        If the ledger is corrupt, was removed, is older than its lock, has two names, is in use by
+        another client, or paid for simulated reports or reports that protect less than `protect`.
 
     Notes
     -----
@@ -477,7 +508,25 @@ class LocalClient(Devices):
         simulation_seed: int | None = None,
     ) -> None:
         super().__init__(hypotheses, epsilon_max, max_reports, protect, simulation_seed)
-        self._ledger = Ledger(ledger)
+        self._ledger = Ledger(ledger, protect=protect, simulated=self._source.is_seeded)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee for all reports of the ledger together, whether or not they are sent.
+
+        If earlier clients had a larger budget and spent more than this one has, it is about what
+        they spent.
+        """
+        epsilon, spent = self._epsilon_max, self._ledger.epsilon
+        if spent > Fraction(epsilon) * (1 + _ROUNDING):
+            epsilon = float(spent)
+            epsilon = math.nextafter(epsilon, math.inf) if epsilon < spent else epsilon
+        return client_guarantee(
+            epsilon=epsilon,
+            reports=max(self._max_reports, self._ledger.reports),
+            protect=self._protect,
+            simulated=self._source.is_seeded,
+        )
 
     def respond(self, spec: RoundSpec | bytes, x: object = None, y: object = None) -> Report:
         """Return the private report on label `y`, and charge the ledger for it.
