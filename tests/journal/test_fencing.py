@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import signal
+import sqlite3
 import threading
 
 import numpy as np
@@ -146,6 +147,40 @@ def test_marks_of_another_journal_or_damaged(tmp_path):
     mark.unlink()
     with opened(tmp_path, mark=tmp_path / "elsewhere"):
         assert (tmp_path / "elsewhere").exists()
+
+
+def test_two_copies_that_share_a_mark(tmp_path):
+    """Both would draw the same noise for other data: the first is refused, before it draws."""
+    mark, homes = tmp_path / "mark", [tmp_path / "a", tmp_path / "b"]
+    for home in homes:
+        home.mkdir()
+    with opened(homes[0], mark=mark) as first:
+        stream = first.open("a", lambda: CASE.make(1))
+        played(stream, 0, 3)
+        for name in ("journal.db", "journal.db-wal", "journal.db.key"):
+            shutil.copy(homes[0] / name, homes[1] / name)
+        with opened(homes[1], mark=mark) as second:
+            with pytest.raises(dpoco.JournalFenced, match="copy of this journal"):
+                played(stream, 3, 4)
+            other = second.open("a")
+            np.testing.assert_array_equal(played(other, 0, 5), expected()[:5])
+            assert stream.round == 3
+    # A transaction that was open meanwhile does not set the mark back.
+    first = opened(homes[1], mark=mark)
+    stream = first.open("a")
+    with first.transaction() as transaction:
+        for name in ("journal.db", "journal.db-wal"):
+            (homes[0] / name).unlink(missing_ok=True)
+        with sqlite3.connect(homes[1] / "journal.db") as live:
+            live.execute("VACUUM INTO ?", (str(homes[0] / "journal.db"),))
+        (homes[0] / "journal.db").chmod(0o600)
+        second = opened(homes[0], mark=mark)
+        transaction.process(stream, *CASE.part(5, 6), first_round=5)
+    with pytest.raises(dpoco.JournalFenced, match="copy of this journal"):
+        played(stream, 6, 7)
+    played(second.open("a"), 5, 7)
+    first.close()
+    second.close()
 
 
 def test_a_file_replaced_or_removed_while_it_is_open(tmp_path):

@@ -192,6 +192,9 @@ class Journal:
             self._store.check()
             self._store.begin()
             self._rows.refresh()
+            # The store cannot tell this journal from a copy of it that another process continues.
+            if self._mark is not None and self._mark.is_ahead(self._rows.head):
+                raise JournalFenced("a copy of this journal was opened with the same mark")
         except BaseException:
             self._leave(failed=True)
             raise

@@ -24,7 +24,7 @@ import secrets
 import struct
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -337,25 +337,32 @@ class Mark:
             self.close()
             raise
 
-    def check(self, head: Head) -> None:
-        """Raise `StateError` if the mark is another journal's, or counts later transactions."""
+    def is_ahead(self, head: Head) -> bool:
+        """Return whether the mark counts later transactions; `StateError` for another journal's."""
         data = os.pread(self._open(), 256, 0)
         if not data:
-            return
+            return False
         found = _MARK.fullmatch(data)
         if found is None:
             raise StateError("the journal's mark is corrupt")
         uid, epoch, sequence = found[1].decode(), int(found[2]), int(found[3])
         if uid != head.uid.hex():
             raise StateError("the mark belongs to another journal: was this one replaced?")
-        if sequence > head.sequence or epoch > head.epoch:
+        return sequence > head.sequence or epoch > head.epoch
+
+    def check(self, head: Head) -> None:
+        """Raise `StateError` if the mark is another journal's, or counts later transactions."""
+        if self.is_ahead(head):
             raise StateError(
                 "the journal is older than its mark: it was restored from an old copy, and rounds "
                 "released since would be released again; see docs/operations.md"
             )
 
     def advance(self, head: Head) -> None:
-        """Write how far the journal has come."""
+        """Write how far the journal has come, unless a copy of it has come further."""
+        with suppress(StateError):  # damage is overwritten
+            if self.is_ahead(head):
+                return
         text = f"dpoco journal mark 1 {head.uid.hex()} {head.epoch:020d} {head.sequence:020d}\n"
         os.pwrite(self._open(), text.encode(), 0)
 
