@@ -112,7 +112,7 @@ def fake_psycopg(path):
                 return self
             if word.startswith("VACUUM FULL "):
                 statement = "VACUUM"
-            if word == "BEGIN":
+            if word.startswith("BEGIN "):
                 statement = "BEGIN IMMEDIATE"  # the lock of the table
             if word == "SELECT to_regclass":
                 statement = "SELECT count(*) > 0 FROM sqlite_master WHERE name = %s"

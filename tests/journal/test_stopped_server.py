@@ -135,3 +135,37 @@ def test_a_lock_is_waited_for_as_before(server):
     stores[1].commit()
     for store in stores:
         store.close()
+
+
+def test_journals_with_other_prefixes_do_not_wait(server):
+    dsn, _ = server
+    stores = [PostgresStore(dsn, prefix=f"{name}_", timeout=TIMEOUT) for name in ("one", "other")]
+    assert stores[0].begin()  # makes its table
+    assert stores[1].begin()
+    for store in stores:
+        store.commit()
+        store.close()
+
+
+@pytest.mark.parametrize("level", ["read\\\\ committed", "repeatable\\\\ read", "serializable"])
+def test_a_writer_that_waited_sees_what_was_committed(server, level):
+    """The journal is made while the second writer waits, whatever the server's default is."""
+    dsn, _ = server
+    dsn, prefix = f"{dsn} options='-c default_transaction_isolation={level}'", f"w{len(level)}_"
+    begun = threading.Event()
+
+    class Slow(PostgresStore):
+        def commit(self):
+            begun.set()
+            time.sleep(0.3)
+            super().commit()
+
+    def first():
+        Journal(Slow(dsn, prefix=prefix, timeout=5.0), key=KEY).close()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert begun.wait(10.0)
+    with Journal(PostgresStore(dsn, prefix=prefix, timeout=5.0), key=KEY) as journal:
+        journal.open("s", make).process([[0.5, 0.5]])
+    thread.join()

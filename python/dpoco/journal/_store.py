@@ -522,13 +522,16 @@ class PostgresStore(SqlStore):
 
     def begin(self) -> bool:
         """Begin, and keep other writers out until the end; return True if the table was made."""
-        self._run("BEGIN")
+        # At a stricter level, a writer that waited for the locks below would see the tables as they
+        # were before it waited.
+        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")
         self._begun = True
         made = False
         if not self._known:
             # Two processes may create the journal at once, before there is a table that they could
             # lock.
-            self._run("SELECT pg_advisory_xact_lock(?)", (0x64706F6A,))
+            lock = "SELECT pg_advisory_xact_lock(?, hashtext(?))"
+            self._run(lock, (0x64706F6A, self.table))
             made = not self._exists(self.table)
             if made and self._exists(self._old):
                 raise StateError("the journal has format 1, which this library does not read")
