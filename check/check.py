@@ -113,7 +113,7 @@ def convert_moments(moments: Moments, epsilon: float, largest: float = math.inf)
         t = arb(log_t).exp()
         return moments(1 + t) - t * epsilon - t.log() - (1 + t) * (1 / t).log1p()
 
-    ends = math.log(1e-4), math.log(min(1e7, largest * (1.0 - 1e-9)))
+    ends = math.log(1e-4), math.log(min(1e13, largest * (1.0 - 1e-9)))
     return log_delta(least(rough(log_delta), *ends)).exp()
 
 

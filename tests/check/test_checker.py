@@ -141,6 +141,26 @@ def test_a_stated_point_is_proved_and_a_stronger_one_is_not(checker, name):
         assert checker.check(stronger)[0] == "not proved"
 
 
+@pytest.mark.parametrize(
+    ("kind", "problem", "options"),
+    [
+        (experts.ObliviousTracker, (5,), {"horizon": 4, "budget": dpoco.Budget(1.0, 1e-30)}),
+        (mechanisms.NoisyMax, (4,), {"sensitivity": 1.0, "budget": dpoco.Budget(1e-8, 1e-30)}),
+        (
+            PolyhedralFrankWolfe,
+            (VERTICES, LogisticLoss(1.0)),
+            {"budget": dpoco.Budget(1e-8, 1e-12)},
+        ),
+    ],
+)
+def test_small_budgets_are_proved_by_large_orders(checker, kind, problem, options):
+    """The best order is about 2 log(1 / delta) / epsilon, or far larger near a pure epsilon."""
+    stated = record(kind, *problem, **options)
+    assert stated["delta"] > 0.0
+    assert checker.check(stated)[0] == ("only if" if kind is mechanisms.NoisyMax else "proved")
+    assert checker.check({**stated, "epsilon": 0.9 * stated["epsilon"]})[0] == "not proved"
+
+
 def test_what_cannot_be_derived_is_never_called_proved(checker):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
