@@ -168,26 +168,6 @@ def test_margins():
     assert watch.test(reach + 7.0, threshold=7.0)
 
 
-def test_calibration():
-    for alarms, spread in ((1, None), (1, 1.0), (5, None)):
-        p = accountant.calibrate(
-            horizon=1000, budget=dpoco.Budget(0.3, 0.0), alarms=alarms, spread=spread
-        )
-        g = accountant.guarantee(p)
-        assert g.epsilon <= 0.3
-        assert g.epsilon > 0.3 * (1.0 - 1e-12)
-        assert g.delta == 0.0
-        assert len(g.doubts) == 1  # the sensitivity is the caller's promise
-        assert not g.certified
-        # The split is the best one: no other spends as much with a smaller sum.
-        log_queries = math.log(1000 / 0.05)
-        reach = (spread or 2.0) * alarms
-        cost = p.mechanism.threshold_scale + log_queries * p.mechanism.query_scale
-        for share in np.linspace(0.01, 0.99, 99):
-            other = 1.0 / (0.3 * share) + log_queries * reach / (0.3 * (1.0 - share))
-            assert cost <= other * (1.0 + 1e-9)
-
-
 def test_without_noise():
     watch = AboveThreshold(horizon=3, budget=None, sensitivity=1.0)
     assert not watch.guarantee.private
