@@ -131,7 +131,7 @@ def test_output_of_all_kinds(log, tmp_path):
     [
         ([*TIME], "name at least one statistic"),
         ([*TIME, "--mean", "latency"], "--mean must be COLUMN="),
-        ([*TIME, "--mean", "latency=5"], "--mean must be LOW:HIGH"),
+        ([*TIME, "--mean", "latency=5"], "--mean latency must be LOW:HIGH"),
         ([*TIME, "--mean", "latency=9:1"], "LOW < HIGH"),
         ([*TIME, "--mean", "latency=0:inf"], "finite"),
         ([*TIME, "--quantiles", "latency=0.5"], "needs a range"),

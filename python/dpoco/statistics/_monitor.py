@@ -378,7 +378,8 @@ class Monitor(Stateful):
             A pandas, polars or Arrow table, a structured array, a mapping of columns to arrays, or
             a sequence of mappings.
         time : str or array_like of shape (n,)
-            Times of the records, or the name of their column, for intervals by the clock.
+            Times of the records, or the name of their column, for intervals by the clock. Sort a
+            log by its times: a late record counts in the current interval.
         person : str or array_like of shape (n,)
             Persons of the records, or the name of their column, if people are limited.
 
