@@ -33,13 +33,14 @@ from dpoco import (
     oco,
     random,
     samplers,
+    scale,
     statistics,
 )
 from dpoco.accounting import attack_power, continual_sum, gaussian, pools, rdp
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 
 ROOMS = [accounting, audit, bandits, datasets, domains, environments, evaluation, experts,
-         frank_wolfe, local, losses, mechanisms, noise, oco, random, samplers, statistics,
+         frank_wolfe, local, losses, mechanisms, noise, oco, random, samplers, scale, statistics,
          dpoco]  # fmt: skip
 KNOWN = {
     **kernel.NAMES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 
 import numpy as np
@@ -102,17 +101,3 @@ def test_the_leader_needs_less_noise_and_reports_the_logistic_loss():
     run = half.run(rows, labels)
     margins = np.einsum("td,td->t", rows, run.decisions)
     assert np.allclose(run.losses, np.logaddexp(0.0, margins) - labels * margins)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [dpoco.frank_wolfe.TreeFrankWolfe, dpoco.frank_wolfe.PolyhedralFrankWolfe,
-     dpoco.oco.CoupledRegularizedLeader, dpoco.oco.ContinuousMultiplicativeWeights],
-)  # fmt: skip
-def test_others_refuse_it(kind):
-    domain = LpBall(3, 1.0) if kind is dpoco.frank_wolfe.PolyhedralFrankWolfe else BALL
-    options = inspect.signature(kind).parameters
-    published = [{"weights": "paper"}] if "weights" in options else []
-    for options in ({}, *published):
-        with pytest.raises(ValueError, match="has no bounds for a slope_bound"):
-            kind(domain, LogisticLoss(1.0, slope_bound=0.75), budget=BUDGET, horizon=100, **options)
