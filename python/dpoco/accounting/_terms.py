@@ -362,7 +362,8 @@ class Terms:
         *parts : Guarantee
             Guarantees of mechanisms that were fixed in advance. Each has a description, and all
             have the same change, view and unit. If you choose mechanisms as you go, charge a
-            `Ledger`.
+            `Ledger`. Pure epsilons add up here; a `Ledger` with ``adaptive=False`` composes many of
+            them as Gaussian noise, and states less.
         delta : float, optional
             Delta at which epsilon is stated. Default: the largest delta of the parts.
 
