@@ -30,7 +30,9 @@ class Room:
     programs: tuple[tuple[str, ...], ...] = ()
 
 
-_PLAYED = "tests/contract/test_releases.py", "tests/state/test_same_bits.py"
+_PLAYED = (
+    "tests/contract/test_releases.py", "tests/state/test_same_bits.py", "tests/test_refused.py",
+)  # fmt: skip
 # Tests of learners that are quick, and look at more than what is released.
 _LEARNERS = (
     "tests/experts/test_expert_learner.py", "tests/frank_wolfe/test_sufficient_statistics.py",
@@ -80,10 +82,13 @@ ROOMS = {
     ),
     "randomizers": Room(
         ("local/_randomizers.py",), (),
-        tuple(f"tests/local/test_{name}.py" for name in (
-            "channel", "client", "edge_cases", "pool", "private_contexts",
-            "randomizers", "simulate", "specs", "subsets",
-        )),
+        (
+            "tests/test_refused.py",
+            *(f"tests/local/test_{name}.py" for name in (
+                "channel", "client", "edge_cases", "pool", "private_contexts",
+                "randomizers", "simulate", "specs", "subsets",
+            )),
+        ),
     ),
     "draws": Room(
         (), ("random/*.cpp", "noise/*.cpp", "mechanisms/*.cpp", "losses/record.cpp"),
