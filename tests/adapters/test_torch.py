@@ -421,7 +421,9 @@ def test_a_loader_may_not_bring_examples_more_often_than_the_guarantee_is_for():
             own.run(often)
         assert own.round == 0
     for rule in (Participation(4, 5, enforced=False), Participation(6, 3, enforced=False)):
-        training(steps=20, epochs=1, participation=rule).run(often)
+        own = training(steps=20, epochs=1, participation=rule)
+        own.attach(torch.optim.SGD(own.model.parameters(), lr=0.1))
+        own.run(often)
     for rule in (Participation(3, 5, enforced=False), Participation(4, 6, enforced=False)):
         with pytest.raises(ValueError, match="more often"):
             training(steps=20, epochs=1, participation=rule).run(often)
