@@ -368,6 +368,11 @@ def test_states_of_other_trainings_are_refused(tmp_path):
         other.load(path)
     with pytest.raises(StateError, match="attach an optimizer"):
         training().load(path)
+    bare = training()
+    play(bare, 0, 2)
+    bare.save(tmp_path / "bare")
+    with pytest.raises(StateError, match="had no optimizer"):
+        fresh().load(tmp_path / "bare")
     path.write_bytes(b"no state")
     with pytest.raises(StateError, match="not a saved training"):
         fresh().load(path)

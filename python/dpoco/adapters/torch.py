@@ -462,10 +462,10 @@ class PrivateTraining:
                 )
             except Exception as error:  # its text may quote the file
                 raise StateError(f"not a saved training ({type(error).__name__})") from None
-            if (optimizer is None) != (self._optimizer is None):
-                raise StateError(
-                    "attach an optimizer before load() if and only if the saved training had one"
-                )
+            if optimizer is not None and self._optimizer is None:
+                raise StateError("attach an optimizer before load(): the saved training had one")
+            if optimizer is None and self._optimizer is not None:
+                raise StateError("the saved training had no optimizer: attach one after load()")
             self.model.load_state_dict(model)
             if self._optimizer is not None:
                 self._optimizer.load_state_dict(optimizer)
