@@ -394,3 +394,11 @@ def test_a_signature_is_about_what_is_judged(invoke, tmp_path, monkeypatch):
     shown = invoke("verify", "--signer", public, signed).stdout
     assert "for one round" in shown  # the fit is about one record
     assert "for one record" not in shown
+
+
+def test_a_law_of_too_many_bits_is_refused_at_once():
+    stated = record("report")
+    stated["description"]["laws"][0]["count"] = 2**12 + 1
+    assert refused(json.dumps(stated))
+    stated["description"]["laws"][0]["count"] = 2**62  # its exact ratio would fill the memory
+    assert refused(json.dumps(stated))

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.serve.conftest import configuration
+from typer.testing import CliRunner
 
 from dpoco import StateError, cli, serve
+from dpoco.cli._app import app
 from dpoco.serve import _config as config
 
 HERE = Path("/nowhere/bandit.toml")
@@ -121,3 +123,12 @@ def test_two_first_processes_have_one_key(tmp_path, monkeypatch, links):
 
 def refuse(*_):
     raise PermissionError("no links here")
+
+
+def test_a_file_that_is_none_is_one_line(tmp_path):
+    path = tmp_path / "deep.toml"
+    for text in (b"a = " + b"[" * 100_000, b"\xff\xfe", b"a = ["):
+        path.write_bytes(text)
+        result = CliRunner().invoke(app, ["serve", str(path)])
+        assert result.exit_code == 2
+        assert "deep.toml is not a TOML file" in result.stderr

@@ -295,11 +295,7 @@ def read_file(path: Path, more: Collection[str] = ()) -> Fields:
     """
     if not path.is_file():
         raise ValueError(f"no such file: {path}")
-    try:
-        record: Any = parse_file(path)
-    except (ValueError, RecursionError) as error:
-        line = f": {error}" if path.suffix == ".toml" else ""
-        raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file{line}") from None
+    record: Any = parse_file(path)
     if not isinstance(record, dict):
         raise ValueError(f"{path.name} must contain settings as NAME = VALUE")
     if "schema" in record:
@@ -365,7 +361,15 @@ def read_list(text: str) -> list[str]:
 
 
 def parse_file(path: Path) -> Any:
-    """Return the contents of a TOML or JSON file."""
+    """Return the contents of a TOML or JSON file; `ValueError` for any other."""
+    try:
+        return _parse(path)
+    except (ValueError, RecursionError) as error:
+        line = f": {error}" if path.suffix == ".toml" else ""
+        raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file{line}") from None
+
+
+def _parse(path: Path) -> Any:
     suffix = path.suffix.lower()
     data = path.read_bytes()
     # Windows editors begin UTF-8 with a mark, and the Windows shell writes reports in UTF-16.

@@ -26,6 +26,7 @@ from dpoco.privacy.records import Description, limits
 __all__ = ["Bits", "LocalReport", "Subset", "at_most_exp"]
 
 _UNITS = 2**53
+_MOST_BITS = 2**12  # the ratio of one report is an exact fraction with some 16 digits a bit
 _DIGITS = 120
 
 
@@ -46,10 +47,12 @@ class Bits(Description):
     count: int
 
     def __post_init__(self) -> None:
-        """Refuse bits with a value of probability 0."""
+        """Refuse bits with a value of probability 0, and too many."""
         super().__post_init__()
         if not self.low <= self.high < _UNITS:
             raise ValueError(f"bits need 0 < low <= high < 2^53; got {self.low} and {self.high}")
+        if self.count > _MOST_BITS:
+            raise ValueError(f"a report has at most {_MOST_BITS} bits; got {self.count}")
 
     @property
     def ratio(self) -> Fraction:
