@@ -26,8 +26,8 @@ D = 3
 GAPS = {
     "None": None, "NA": pandas.NA, "NaT": pandas.NaT, "NaN": float("nan"),
     "single NaN": np.float32("nan"), "decimal NaN": Decimal("NaN"),
-    "signalling NaN": Decimal("sNaN"), "masked": np.ma.masked, "date NaT": np.datetime64("NaT"),
-    "span NaT": np.timedelta64("NaT"),
+    "signalling NaN": Decimal("sNaN"), "masked": np.ma.masked,
+    "date NaT": np.datetime64("NaT", "s"), "span NaT": np.timedelta64("NaT", "s"),
 }  # fmt: skip
 WRONG = {
     "text": "0.5", "bytes": b"0.5", "complex": 0.5 + 0j, "date": pandas.Timestamp("2026-01-01"),
