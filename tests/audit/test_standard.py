@@ -81,7 +81,7 @@ def test_names_in_any_spelling():
         standard_case("batchshares")
     with pytest.raises(ValueError, match="it is one of: tree-frank-wolfe"):
         standard_case("zebra")
-    with pytest.raises(TypeError, match="must be a str"):
+    with pytest.raises(TypeError, match="must be a name or a class"):
         standard_case(3)
 
 
