@@ -288,7 +288,7 @@ def test_a_damaged_lock_is_refused(path, text):
 def test_impossible_records_are_refused(path):
     charged(path, 1).close()
 
-    def holds(record, version=b"1"):
+    def holds(record, version=b"2"):
         body = b"dpoco ledger " + version + b"\n" + record + b"\n"
         path.write_bytes(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
 
@@ -321,12 +321,11 @@ def test_impossible_records_are_refused(path):
         holds(known % (protect, simulated))
         with pytest.raises(dpoco.StateError, match="corrupt"):
             Ledger(path)
-    holds(
-        b'{"reports":3,"epsilon":[0,1],"delta":[0,1],"protect":"label","simulated":false}',
-        version=b"2",
-    )
-    with pytest.raises(dpoco.StateError, match="version"):
-        Ledger(path)
+    # Version 1 did not say what reports protect.
+    for version, record in ((b"3", known % (b'"label"', b"false")), (b"1", b'{"reports":3}')):
+        holds(record, version)
+        with pytest.raises(dpoco.StateError, match="version"):
+            Ledger(path)
 
 
 # -- earlier clients with other arguments ----------------------------------------------------------

@@ -275,8 +275,11 @@ def encode(releases: Releases) -> bytes:
     rows = np.ascontiguousarray(releases, dtype=_TYPES[code])
     rounds = rows.shape[0]
     width = rows.shape[1] if rows.ndim == 2 else 0
-    # Compare bits: 0.0 and -0.0 are equal as numbers, but are different releases.
-    begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
+    begins = None
+    # Every commit writes a state with the next decision, a single row: the usual case stays short.
+    if rounds > 1:
+        # Compare bits: 0.0 and -0.0 are equal as numbers, but are different releases.
+        begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
     if begins is None:
         head = _LAYOUT.pack(code, width, rounds, rounds)
         return b"".join((head, rows.tobytes()))
@@ -287,8 +290,6 @@ def encode(releases: Releases) -> bytes:
 def _begins(bits: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Return where rows differ from the row before; None if the places would save nothing."""
     rounds, width = bits.shape
-    if rounds < 2:
-        return None
     first = bits[1:, 0] != bits[:-1, 0]
     # The places would take about as much space as the rows.
     if 2 * np.count_nonzero(first) >= rounds:

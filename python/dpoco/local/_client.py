@@ -41,7 +41,7 @@ from dpoco.local._messages import Report, ReportBatch, RoundSpec
 from dpoco.local._randomizers import draws
 from dpoco.random import Source
 
-_FIRST_LINE = b"dpoco ledger 1"
+_FIRST_LINE = b"dpoco ledger 2"
 # Contents of the lock file, of constant length, so that they can be overwritten in place.
 _LOCK_LINE = b"reports at least %020d\n"
 _LOCK_SIZE = len(_LOCK_LINE % 0)
@@ -258,8 +258,10 @@ class Ledger(NotCopied):
         body = head + b"\n"
         if not data.endswith(b"\n") or hashlib.sha256(body).hexdigest().encode() != digest:
             raise StateError("the ledger is corrupt: checksum differs")
+        first, _, text = body.partition(b"\n")
+        if first != _FIRST_LINE:
+            raise StateError("the ledger is of another version")
         try:
-            first, text = body.splitlines()
             record: dict[str, Any] = of_json(text)
             reports = record["reports"]
             epsilon = _fraction(*record["epsilon"])
@@ -267,8 +269,6 @@ class Ledger(NotCopied):
         # JSON may be too deep, have infinite numbers, or be no dictionary.
         except Exception:
             raise StateError("the ledger is corrupt") from None
-        if first != _FIRST_LINE:
-            raise StateError("the ledger is of another version")
         if type(reports) is not int or not 0 <= reports < 2**63 or epsilon < 0:
             raise StateError("the ledger is corrupt")
         if protect not in ("label", "label_and_context") or type(simulated) is not bool:
