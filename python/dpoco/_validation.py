@@ -124,10 +124,7 @@ def whole_if_float(value: object) -> Any:
 
 def exponent(name: str, value: object) -> float:
     """Return a norm exponent in [1, inf]; within 1e-12 of 1 it is 1, and from 1e12 on it is inf."""
-    number = _float(name, value)
-    # NaN is not at least 1.
-    if not number >= 1.0:
-        raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
+    number = real_in(name, value, "[1, inf]")
     # The dual exponent p / (p - 1) of a p that counts as 1 would exceed 1e12, which counts as inf.
     if number <= 1.0 + 1e-12:
         return 1.0

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpoco._validation import Named, real_float
+from dpoco._validation import Named, real_in
 from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
 
 __all__ = ["Budget"]
@@ -75,14 +75,8 @@ class Budget:
 
     def _check(self) -> None:
         """Raise for numbers out of range, and keep plain floats."""
-        epsilon = real_float("epsilon", self.epsilon)
-        delta = real_float("delta", self.delta)
-        if not epsilon > 0.0:
-            raise ValueError(f"epsilon must be positive; got {epsilon!r}")
-        if not 0.0 <= delta < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {delta!r}")
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "epsilon", real_in("epsilon", self.epsilon, "(0, inf)"))
+        object.__setattr__(self, "delta", real_in("delta", self.delta, "[0, 1)"))
 
     def doubt(self, horizon: int | None, *, stacklevel: int) -> None:
         """Warn if delta exceeds one over `horizon`, unless this budget has already warned.
