@@ -377,6 +377,18 @@ def test_no_text_and_no_name_starts_a_line_of_its_own(invoke, tmp_path, after):
         assert set(shown) - set("\n") == {each for each in shown if each.isprintable()}
 
 
+@pytest.mark.parametrize("after", ["\n", "\r", "\x1b[2K\r", "\u2028", "\x85"])
+def test_no_label_of_a_ledger_starts_a_line_of_its_own(invoke, tmp_path, after):
+    said = f"one household{after}{FORGED}"
+    ledger = Ledger(Budget(9.0, 1e-4))
+    ledger.charge(Guarantee.from_dict(record("declared", unit=said)), said)
+    path = written(tmp_path / "l.json", ledger.to_json())
+    for command in (("verify",), ("verify", "--independent"), ("explain",)):
+        shown = invoke(*command, path, code=0 if command == ("explain",) else 5).stdout
+        assert "one household" in shown
+        assert not any(line.startswith("safe.json") for line in shown.splitlines())
+
+
 def test_a_signature_is_about_what_is_judged(invoke, tmp_path, monkeypatch):
     """The file is replaced as soon as its signature is checked; a pipe can be read once."""
     key, plain, signed = (tmp_path / name for name in ("key", "c.json", "c.signed.json"))

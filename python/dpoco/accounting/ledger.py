@@ -151,7 +151,8 @@ class Entry:
         known = [point] * math.isfinite(self.cost.epsilon) + [price] * bool(price)
         known += [side] * bool(price and self.price.side > 0.0)
         doubt = "" if self.certified else ", NOT CERTIFIED"
-        return f"{self.label}: {', '.join(known) or 'an event'}{doubt}"
+        # A line feed in a label must not begin a line that looks like another charge or a verdict.
+        return f"{' '.join(self.label.split())}: {', '.join(known) or 'an event'}{doubt}"
 
 
 class Ledger:
@@ -768,6 +769,7 @@ class Ledger:
     def _text(self) -> str:
         """Return the report."""
         left, entries, so_far = self.remaining, self._entries, ""
+        unit = " ".join((self._unit or _ANY_UNIT).split())
         for_one = "nothing"
         if left is not None:
             noise = " with Gaussian noise" if self.currency in ("gaussian", "renyi") else ""
@@ -781,7 +783,7 @@ class Ledger:
             charges += f"       {entry.condition}\n" if entry.condition else ""
         return _REPORT.format(
             budget=self._budget,
-            neighbours=neighbours(self._change, self._view, self._unit or _ANY_UNIT),
+            neighbours=neighbours(self._change, self._view, unit),
             currency=self.currency,
             adds_up=_ADDS_UP[self.currency],
             reacting=" (charges may react to releases)" if self._adaptive else "",

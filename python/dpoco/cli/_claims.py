@@ -178,13 +178,13 @@ def explain_command(
             shown["signed"] = signed.about()
         shell.print_json(shown)
         return
-    text = explain(guarantee, people=people, about=about_file(file, signed))
+    lines = explain(guarantee, people=people, about=about_file(file, signed)).split("\n")
     if ledger is not None:
         # The verdict of the text, its first line and the indented ones below it, is on the sum
         # alone. The charges contain facts that the sum does not.
-        rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
-        text = "\n".join([judge_ledger(ledger).sentence, *rest, ledger.report()])
-    typer.echo("\n".join(map(shell.escape_controls, text.split("\n"))))
+        rest = dropwhile(lambda line: line.startswith(" "), lines[1:])
+        lines = [judge_ledger(ledger).sentence, *rest, *ledger.report().split("\n")]
+    typer.echo("\n".join(map(shell.escape_controls, lines)))
 
 
 _SIGNATURE = "dpoco.signature/1"
